@@ -9,7 +9,7 @@ import workloads
 from hwbackend import profiling
 from hwbackend.preparing import environment
 from hwbackend.synth import realised
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.model.profile import Replay
 from simsched.model.trace import measured_trace
 
@@ -34,7 +34,7 @@ class Slower:
 
     def replay(self, schedule, *, repeats=20, warmup=3):
         """Run a schedule; a real backend issues, times and checks outputs here."""
-        program = prepared(self, schedule, repeats, warmup)  # checked, over the realised graph, lowered
+        program = prepare(self, schedule, repeats, warmup)  # checked, over the realised graph, lowered
         trace = ss.simulate(program, self.cluster, lambda op, device: 1.2 * ss.roofline(op, device))
         number = program.graph.index  # launches are in graph order, an operator's kernels as they run
         kernels = sorted((number[span.op], span.start, span.end) for span in trace.spans if span.kind == "kernel")

@@ -1,4 +1,4 @@
-"""The best schedule of the contention-free model, and the proof of how good it is, by OR-tools CP-SAT."""
+"""The best schedule of the contention-free model, with a proven bound, by OR-tools CP-SAT."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -23,7 +23,7 @@ from simsched.model.exchange import of_one_rank
 from simsched.model.launches import kernels_on
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
-from simsched.schedulers.protocol import Deadline, Rng, Seconds, taken
+from simsched.schedulers.protocol import Deadline, Rng, Seconds, take_options
 from simsched.simulator.workload import demand_on
 
 __all__ = ["Optimum", "optimal"]
@@ -36,8 +36,8 @@ _POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
 
 
 @dataclass(frozen=True)
-class Instance:
-    """A graph on a cluster as the contention-free model sees it: devices of so many streams, and moves between them.
+class SolverInstance:
+    """A graph on a cluster in the contention-free model: devices of so many streams, and moves between them.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class Instance:
     times
         Time of each operator on each device, shape (n_devices, n_ops); infinite where it does not fit.
     moves
-        Time to move what each pair of producer and consumer needs, shape (n_pairs, n_devices, n_devices);
-        zero within a device, infinite where no links lead.
+        Time to move the tensors of each pair of producer and consumer, shape (n_pairs, n_devices, n_devices); zero
+        within a device, infinite where no links lead.
     pairs
         See `simsched.bounds.pairs_of`.
     unit
-        In which times are, in us.
+        Unit of times in us.
     exact
-        Whether times are those in us, but for the rounding of floats; or rounded down.
+        Whether times are exact up to the rounding of floats, or else rounded down.
     """
 
     graph: OpGraph
@@ -73,7 +73,7 @@ class Instance:
 
     @cached_property
     def producers(self) -> dict[int, list[tuple[int, int]]]:
-        """For operators that read from others those, and the rows of the pairs."""
+        """Producers of operators that read from others, and the rows of the pairs."""
         return grouped((v, (u, row)) for row, (u, v) in enumerate(self.pairs.T.tolist()))
 
     @cached_property
@@ -83,7 +83,7 @@ class Instance:
 
     @cached_property
     def setting(self) -> Setting:
-        """What bounds look at: each device a kind, its streams a resource of which an operator takes one."""
+        """Costs for bounds: each device a kind, its streams a resource of which an operator takes one."""
         n = self.n_devices
         moves = self.moves.transpose(1, 2, 0).copy()
         moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
@@ -110,7 +110,7 @@ class Instance:
         return max(path, float(areas(self.setting, head, tail).max()))
 
 
-def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> Instance:
+def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> SolverInstance:
     """Return the instance in us.
 
     Raises
@@ -142,14 +142,15 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
                 "give it smaller blocks, or a cluster that holds them"
             )
     pairs, pair_of = pairs_of(graph)
-    n, (latency, rate) = len(cluster), ways(cluster)
+    n = len(cluster)
+    (latency, rate) = ways(cluster)
     moves = np.zeros((pairs.shape[1], n, n))
     for a, b in permutations(range(n), 2):
         moves[:, a, b] = longest_of_pairs(graph, pairs.shape[1], pair_of, [(latency[a, b], rate[a, b])])
-    return Instance(graph, streams, times, moves, pairs)
+    return SolverInstance(graph, streams, times, moves, pairs)
 
 
-def whole_of(instance: Instance, horizon: float) -> Instance:
+def whole_of(instance: SolverInstance, horizon: float) -> SolverInstance:
     """Return an instance in whole numbers.
 
     Parameters
@@ -159,7 +160,7 @@ def whole_of(instance: Instance, horizon: float) -> Instance:
 
     Notes
     -----
-    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact in the
+    An operator that alone takes longer than the horizon does not occur. Times of up to six decimals are exact in the
     largest unit that divides them all, if the horizon is at most 2^40 of it. Others are rounded down to 2^-40 of the
     horizon, or to 10^-9 us if that is more: then the optimum in units is a lower bound of the optimum in us.
     """
@@ -167,18 +168,20 @@ def whole_of(instance: Instance, horizon: float) -> Instance:
     times, moves = (np.where(column > longest, inf, column) for column in (instance.times, instance.moves))
     values = np.unique(np.concatenate([times.ravel(), moves.ravel()]))
     values = values[np.isfinite(values)]
-    unit, exact = max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9)), False
+    unit = max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9))
+    exact = False
     for scale in (10**digits for digits in range(_MOST_DIGITS + 1)):
         numbers = np.round(values * scale)
         if horizon * scale <= _LARGEST_HORIZON and (numbers / scale == values).all():
-            unit, exact = Fraction(gcd(*map(int, numbers.tolist())) or 1, scale), True
+            unit = Fraction(gcd(*map(int, numbers.tolist())) or 1, scale)
+            exact = True
             break
     times, moves = (column / float(unit) for column in (times, moves))
     times, moves = (np.round(column) if exact else np.floor(column * (1 - 1e-12)) for column in (times, moves))
     return replace(instance, times=times, moves=moves, unit=unit, exact=exact)
 
 
-class Listed(NamedTuple):
+class ListSchedule(NamedTuple):
     """A schedule of an instance: operators in launch order; the device, the stream and the end of each operator."""
 
     makespan: float
@@ -188,25 +191,27 @@ class Listed(NamedTuple):
     ends: list[float]
 
 
-def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> Listed:
+def _first(instance: SolverInstance, cluster: Cluster, cost: CostModel | None) -> ListSchedule:
     """Return the best to start from: of the schedules of list schedulers, and of some of our own.
 
-    Each is listed anew, operators in its launch order, each on the stream of its device that is free first.
+    Each is listed again, operators in its launch order, each on the stream of its device that is free first.
     """
-    graph, streams, found = instance.graph, {"streams": instance.streams}, []
+    graph = instance.graph
+    streams = {"streams": instance.streams}
+    candidates = []
     for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
         with suppress(SimschedError):  # where it does not suit the graph, others will
             plan = schedule(graph, cluster, name, cost, **options)
             device = np.empty(len(graph), np.int64)
             device[plan.op] = np.array([cluster.index[name] for name in plan.devices])[plan.device]
-            found.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
+            candidates.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
     head, tail = instance.reach
     onward = (tail + instance.times).min(axis=0)
     for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
-        found.append(list_schedule(instance, rank.tolist()))
+        candidates.append(list_schedule(instance, rank.tolist()))
     for d in np.flatnonzero(np.isfinite(instance.times).all(axis=1)).tolist():
-        found.append(list_schedule(instance, (-onward).tolist(), [d] * len(graph)))
-    best = min(found, key=lambda plan: plan.makespan)
+        candidates.append(list_schedule(instance, (-onward).tolist(), [d] * len(graph)))
+    best = min(candidates, key=lambda plan: plan.makespan)
     if best.makespan == inf:
         raise SchedulerError(
             "optimal: no list schedule can run, as operators fit on different devices that no links join; give links"
@@ -214,50 +219,52 @@ def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> List
     return best
 
 
-def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[int] | None = None) -> Listed:
+def list_schedule(instance: SolverInstance, rank: Sequence[float], device: Sequence[int] | None = None) -> ListSchedule:
     """Return the list schedule of ready operators by rising rank, each where it ends first.
 
     Parameters
     ----------
     rank
-        Of each operator; of equal ones the first in topological order comes first. The places in a topological order
+        Rank of each operator; on ties the first in topological order comes first. The places in a topological order
         keep that order.
     device
-        Of each operator, or None for any.
+        Device of each operator, or None for any.
 
     Notes
     -----
-    Equal ends: the first device, and its stream that is free first. A makespan of infinity says
-    that a place was given where an operator cannot be.
+    Equal ends: the first device, and its stream that is free first. The makespan is infinite if an operator cannot run
+    on its given device.
     """
     n, times, moves = len(rank), *instance.rows
     turns = place_of(instance.graph.order_index).tolist()
-    readers, producers = grouped(instance.pairs.T.tolist()), instance.producers
+    readers = grouped(instance.pairs.T.tolist())
+    producers = instance.producers
     missing = [len(producers.get(i, ())) for i in range(n)]
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
     free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
-    found = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
+    listed = ListSchedule(inf, [], [0] * n, [0] * n, [0.0] * n)
     while waiting:
         i = heappop(waiting)[2]
         best = (inf, instance.n_devices)
         for d in range(instance.n_devices) if device is None else (device[i],):
             start = min(free[d])
             for p, row in producers.get(i, ()):
-                start = max(start, found.ends[p] + moves[row][found.device[p]][d])
+                start = max(start, listed.ends[p] + moves[row][listed.device[p]][d])
             best = min(best, (start + times[d][i], d))
         end, d = best
         if end == inf:
-            return found
+            return listed
         slot = free[d].index(min(free[d]))
-        found.ends[i] = free[d][slot] = end
-        found.order.append(i)
-        found.device[i], found.stream[i] = d, slot
+        listed.ends[i] = free[d][slot] = end
+        listed.order.append(i)
+        listed.device[i] = d
+        listed.stream[i] = slot
         for j in readers.get(i, ()):
             missing[j] -= 1
             if not missing[j]:
                 heappush(waiting, (rank[j], turns[j], j))
-    return found._replace(makespan=max(found.ends))
+    return listed._replace(makespan=max(listed.ends))
 
 
 class Model:
@@ -276,20 +283,21 @@ class Model:
 
     Notes
     -----
-    A start for each operator, a truth value for each operator and device, and one for each operator and
-    stream of a device. Operators on one stream do not overlap; together they do not exceed all streams.
-    A consumer starts when its producer is over and, if their devices differ, the move later. Where a
-    move takes the same between any two devices, one truth value says whether they differ.
+    A start for each operator, a truth value for each operator and device, and one for each operator and stream of a
+    device. Operators on one stream do not overlap; together they do not exceed all streams. A consumer starts when its
+    producer is over and, if their devices differ, the move later. Where a move takes the same between any two devices,
+    one truth value is true if they differ.
 
-    Starts lie between the heads and the tails of the bounds. (That the work of each device fits between
-    the least of both is left out: of large numbers the presolve of OR-tools 9.15 then says that nothing
-    is feasible.) That equal devices may be exchanged the solver sees for itself.
+    Starts lie between the heads and the tails of the bounds. (The model omits that the work of each device fits between
+    the least of both: with large numbers the presolve of OR-tools 9.15 would then report an infeasible model.) The
+    solver itself sees that equal devices may be exchanged.
     """
 
-    def __init__(self, instance: Instance, bound: int, hint: Listed, cp_model: Any) -> None:
+    def __init__(self, instance: SolverInstance, bound: int, hint: ListSchedule, cp_model: Any) -> None:
         self._instance = instance
         self.program = model = cp_model.CpModel()
-        n, n_devices = len(instance.graph), instance.n_devices
+        n = len(instance.graph)
+        n_devices = instance.n_devices
         hint = list_schedule(instance, place_of(np.array(hint.order)).tolist(), hint.device)
         most = int(hint.makespan)
         self.makespan = model.new_int_var(min(bound, most), most, "")
@@ -324,9 +332,10 @@ class Model:
             model.add_cumulative(spans, [1] * n, n_devices * instance.streams)
         model.minimize(self.makespan)
 
-    def _add_streams(self, hint: Listed) -> None:
+    def _add_streams(self, hint: ListSchedule) -> None:
         """Keep operators of a stream apart."""
-        model, instance = self.program, self._instance
+        model = self.program
+        instance = self._instance
         for d in range(instance.n_devices):
             able = [i for i in range(len(self.start)) if self.on[i][d] is not None]
             runs: dict[int, list[Any]] = {i: [] for i in able}
@@ -345,8 +354,9 @@ class Model:
                 for i in able:
                     model.add(sum(runs[i]) == self.on[i][d])
 
-    def _add_moves(self, hint: Listed) -> None:
-        model, instance = self.program, self._instance
+    def _add_moves(self, hint: ListSchedule) -> None:
+        model = self.program
+        instance = self._instance
         n_devices = instance.n_devices
         other = ~np.eye(n_devices, dtype=np.bool_)
         for row, (u, v) in enumerate(instance.pairs.T.tolist()):
@@ -374,18 +384,18 @@ class Model:
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best schedule found, and what has been proved about it.
+    """The best schedule, its makespan and the proven bound.
 
     Parameters
     ----------
     schedule
-        With ``execution="events"``; its `estimate` is `makespan`.
+        The schedule, with ``execution="events"``; its `estimate` is `makespan`.
     makespan
-        In the contention-free model, in us.
+        Makespan in the contention-free model, in us.
     bound
         Proved: no schedule of that model takes less, in us.
     search
-        Statistics, the same as those of the schedule.
+        Statistics, equal to the schedule's.
     """
 
     schedule: Schedule
@@ -395,12 +405,12 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """What is not proved, ``(makespan - bound) / makespan``: 0 for an optimum."""
+        """Gap between makespan and bound, ``(makespan - bound) / makespan``: 0 for an optimum."""
         return (self.makespan - self.bound) / self.makespan if self.makespan else 0.0
 
     @property
     def proved(self) -> bool:
-        """Whether nothing but rounding stands between makespan and bound: a gap of at most 1e-5."""
+        """Whether makespan and bound differ only by rounding: a gap of at most 1e-5."""
         return self.gap <= _ROUNDING
 
 
@@ -420,7 +430,7 @@ def optimal(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     time_limit
         Wall time in s after which the best so far is returned; None for none. So is Ctrl-C.
     cost
@@ -437,9 +447,9 @@ def optimal(
     Returns
     -------
     Optimum
-        With schedule, makespan, proved bound and gap. With one worker the same for the same input, unless
-        `time_limit` or Ctrl-C ended it. With more, another schedule of the same makespan may come out of a
-        finished search, and anything of one that was ended.
+        The optimum, with schedule, makespan, proved bound and gap. With one worker the same for the same input, unless
+        `time_limit` or Ctrl-C ended the search. With more, a finished search may return another schedule of the same
+        makespan, and a search that was ended any schedule.
 
     Raises
     ------
@@ -450,17 +460,17 @@ def optimal(
 
     Notes
     -----
-    *Model.* A device runs up to `streams` operators at a time, each as long as it takes alone; a tensor that
-    another device reads arrives `Cluster.transfer_time` after its producer, however many are under way;
-    launching and waiting cost nothing. This is the model of list schedulers and of their estimates, not
-    that of `simulate`: neither makespan nor bound hold for simulated times, of which `lower_bound` is a bound.
+    *Model.* A device runs up to `streams` operators at a time, each as long as it takes alone; a tensor that another
+    device reads arrives `Cluster.transfer_time` after its producer, however many are under way; launching and waiting
+    cost nothing. List schedulers and their estimates use this model, `simulate` does not: neither makespan nor bound
+    hold for simulated times, for which `lower_bound` is a bound.
 
     *Search.* The best of the schedules of the list schedulers of the library and of a few of our own is the hint
     that CP-SAT improves on; see `Model` for the program. The bounds of `simsched.bounds`, with streams as the
     resource, are part of it, and end the search at once where the hint meets them.
 
-    *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated anew in us. Of times that are
-    no whole numbers of a unit a gap of some 1e-7 may be left of a finished search.
+    *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated again in us. If times are no
+    whole numbers of a unit, a finished search may leave a gap of some 1e-7.
 
     Proofs are to be expected up to some 20 operators, and often up to 50. The solver
     may end a little after the limit.
@@ -472,8 +482,8 @@ def optimal(
     (6.0, 6.0, True)
     """
     graph, cluster = upon(cluster, graph)
-    given = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
-    taken("optimal", optimal, given)
+    options = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
+    take_options("optimal", optimal, options)
     seed = int(np.random.default_rng(rng).integers(2**31))
     began = running_time()
     with Deadline("optimal", time_limit) as deadline:
@@ -488,16 +498,18 @@ def optimal(
         least = ceil(whole.bound * (1 - 1e-12) - 1e-6)  # a time of whole numbers is no less than the next one
         bound = max(instance.bound, float(least * whole.unit))
         if best.makespan > bound * (1 + _EQUAL) and not deadline.over():
-            model, solver = Model(whole, least, best, cp_model), cp_model.CpSolver()
-            solver.parameters.random_seed, solver.parameters.num_workers = seed, workers
+            model = Model(whole, least, best, cp_model)
+            solver = cp_model.CpSolver()
+            solver.parameters.random_seed = seed
+            solver.parameters.num_workers = workers
             solver.parameters.catch_sigint_signal = False
             if budget is not None:
                 solver.parameters.max_deterministic_time = budget
-            found = _run(solver, model.program, deadline)
+            solution = _run(solver, model.program, deadline)
             bound = max(bound, float(ceil(solver.best_objective_bound - 1e-6) * whole.unit))
             search |= {"branches": solver.num_branches, "conflicts": solver.num_conflicts}
             search |= {"unit_us": float(whole.unit), "exact": whole.exact}
-            if found:
+            if solution:
                 best = min(best, _read(solver, model, instance), key=lambda plan: plan.makespan)
     bound = min(bound, best.makespan)
     search |= {"proved_us": bound, "stopped": deadline.reason, "search_s": running_time() - began}
@@ -515,14 +527,14 @@ def optimal(
 
 
 def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
-    """Solve in a thread of its own, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
+    """Solve in a separate thread, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
     with ThreadPoolExecutor(1, "optimal") as pool:
         solved = pool.submit(solver.solve, program)
         try:
             while not wait([solved], _POLL).done:
                 if deadline.over():
                     solver.stop_search()
-        except BaseException:  # a second Ctrl-C: nobody wants the solution any more
+        except BaseException:  # a second Ctrl-C: the solution is not wanted any more
             solver.stop_search()
             raise
     name = solver.status_name(solved.result())
@@ -530,8 +542,8 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
     return bool(name != "UNKNOWN")
 
 
-def _read(solver: Any, model: Model, instance: Instance) -> Listed:
-    """Return what the solver found, listed anew in us."""
+def _read(solver: Any, model: Model, instance: SolverInstance) -> ListSchedule:
+    """Return the solver's schedule, listed again in us."""
     turn = place_of(instance.graph.order_index)
     start = [solver.value(x) for x in model.start]
     end = [x + solver.value(span) for x, span in zip(start, model.span, strict=True)]

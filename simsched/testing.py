@@ -1,4 +1,4 @@
-"""What simsched relies on in a scheduler or a backend of your own, to be called in your tests.
+"""Promises that simsched relies on in a scheduler or a backend of your own, to be checked in your tests.
 
 >>> import simsched as ss
 >>> def dealing(graph, cluster, cost):
@@ -25,7 +25,7 @@ import numpy as np
 from simsched.base.errors import BackendError, CostError, ScheduleError, SchedulerError, SimschedError
 from simsched.bounds import lower_bound
 from simsched.calibration.training import random_schedule
-from simsched.experiments.result import printed, table_of
+from simsched.experiments.result import plain_text, table_of
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.backend import Backend
 from simsched.model.profile import Replay
@@ -36,7 +36,8 @@ from simsched.simulator import simulate
 _SIZES: Final = (50, 100, 200, 400)
 _LONGEST_S: Final = 120  # of another process
 _REPEATS: Final = 3
-_NEAR, _OUTPUTS = 1e-9, 1e-5
+_NEAR = 1e-9
+_OUTPUTS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Promise:
     Parameters
     ----------
     text
-        What it is.
+        The promise in words.
     kept
         Whether it is; None where it could not be tried.
     detail
-        The first case in which it is not, why it could not be tried, or what was found.
+        The first case that breaks it, the reason why it could not be tried, or the test's result.
     """
 
     text: str
@@ -60,14 +61,14 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What became of each promise; prints as a table.
+    """Results of all promises; prints as a table.
 
     Parameters
     ----------
     subject
-        Name of what was checked.
+        Name of the scheduler or backend.
     promises
-        In the order in which they were tried.
+        Promises in the order in which they were tried.
     """
 
     subject: str
@@ -75,34 +76,35 @@ class Contract:
 
     @property
     def broken(self) -> tuple[Promise, ...]:
-        """Those that are not kept."""
-        return tuple(each for each in self.promises if each.kept is False)
+        """Broken promises."""
+        return tuple(promise for promise in self.promises if promise.kept is False)
 
     def require(self) -> None:
         """Raise a `SchedulerError` that names the first promise that is not kept, if there is one."""
         if self.broken:
-            first, n = self.broken[0], len(self.promises)
+            first = self.broken[0]
+            n = len(self.promises)
             raise SchedulerError(
                 f"{self.subject} breaks {len(self.broken)} of {n} promises: {first.text}: {first.detail}"
             )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        rows = [{"promise": each.text, "kept": each.kept, "detail": each.detail} for each in self.promises]
+        rows = [{"promise": promise.text, "kept": promise.kept, "detail": promise.detail} for promise in self.promises]
         return {"subject": self.subject, "promises": rows}
 
     def table(self) -> Any:
         """Return it as a table of texts."""
-        said = {True: "yes", False: "NO", None: "not tried"}
-        notes = [f"{each.text}: {each.detail}" for each in self.promises if each.detail]
-        return table_of(self.subject, ("promise", "kept"), [(p.text, said[p.kept]) for p in self.promises], note=notes)
+        words = {True: "yes", False: "NO", None: "not tried"}
+        notes = [f"{promise.text}: {promise.detail}" for promise in self.promises if promise.detail]
+        return table_of(self.subject, ("promise", "kept"), [(p.text, words[p.kept]) for p in self.promises], note=notes)
 
     def __repr__(self) -> str:
-        return printed(self.table())
+        return plain_text(self.table())
 
 
 def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES) -> Contract:
-    """Try what is relied on in a scheduler.
+    """Check the promises of a scheduler.
 
     Parameters
     ----------
@@ -122,17 +124,17 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
         - other seeds of Python's hashes, in other processes, give the same schedules;
         - an operator that cannot run anywhere is refused with a `SimschedError`.
 
-        The time by size is told. A graph may be refused with a `SchedulerError`, not all of them.
+        The time by size is reported. A graph may be refused with a `SchedulerError`, but not all of them.
 
     Raises
     ------
     UnknownNameError, SchedulerError
-        If there is no such scheduler.
+        If no scheduler has this name.
 
     Notes
     -----
-    It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Those import
-    the function by its module and name, and so cannot try one of a notebook or a lambda.
+    It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Other
+    processes import the function by its module and name, and so cannot try one of a notebook or a lambda.
     """
     resolve(scheduler)
     checks: Mapping[str, Callable[[str | Scheduler], str | None]] = {
@@ -140,16 +142,16 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
         "the same call gives the same schedule, and leaves the graph alone": _is_the_same,
         "it gives the same schedules whatever the seed of Python's hashes": _ignores_hashes,
         "it refuses what no device can run": _refuses,
-        "time by size": partial(_timed, sizes=sizes),
+        "time by size": partial(_time_by_size, sizes=sizes),
     }
-    return Contract(scheduler_name(scheduler), tuple(_tried(*promised, scheduler) for promised in checks.items()))
+    return Contract(scheduler_name(scheduler), tuple(_try(*promised, scheduler) for promised in checks.items()))
 
 
 class _Untried(Exception):  # noqa: N818 - nothing is wrong
     """Why a promise cannot be tried."""
 
 
-def _tried(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
+def _try(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
     try:
         return Promise(text, True, check(*given) or "")
     except _Untried as reason:
@@ -170,12 +172,12 @@ def _graphs() -> dict[str, OpGraph]:
         "in two parts": ("abcde", "ab cd"),
         "without edges": ("abcdefgh", ""),
     }
-    found = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
-    found["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
-    return found | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
+    graphs = {name: _make_graph(ops, edges) for name, (ops, edges) in kinds.items()}
+    graphs["no time"] = _make_graph("abcd", "ab ac bd cd", time=0.0)
+    return graphs | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
 
 
-def _made(ops: str, edges: str, time: float = 10.0) -> OpGraph:
+def _make_graph(ops: str, edges: str, time: float = 10.0) -> OpGraph:
     return OpGraph([Operator(op, time=time) for op in ops], [Edge(e[0], e[1], nbytes=1e6) for e in edges.split()])
 
 
@@ -205,7 +207,8 @@ def _is_valid(scheduler: str | Scheduler) -> str:
         try:
             plan = schedule(graph, cluster, scheduler)
             plan.check(cluster)
-            makespan, bound = simulate(plan, cluster).makespan, lower_bound(plan.graph, cluster)
+            makespan = simulate(plan, cluster).makespan
+            bound = lower_bound(plan.graph, cluster)
         except ScheduleError as error:
             raise ScheduleError(f"{case}: {error}") from error
         except SchedulerError as error:
@@ -232,21 +235,23 @@ def _is_the_same(scheduler: str | Scheduler) -> None:
 
 
 def digest(scheduler: str | Scheduler) -> str:
-    """Return a hash of the schedules of all small graphs; those that are refused count as refused."""
-    found = hashlib.sha256()
+    """Return a hash of the schedules of all small graphs; refused graphs count as refused."""
+    hasher = hashlib.sha256()
     for _, graph, cluster in _cases():
         try:
             text = json.dumps(schedule(graph, cluster, scheduler).to_dict(), sort_keys=True)
         except SchedulerError:
             text = "refused"
-        found.update(text.encode())
-    return found.hexdigest()
+        hasher.update(text.encode())
+    return hasher.hexdigest()
 
 
 def _ignores_hashes(scheduler: str | Scheduler) -> None:
-    path, found = scheduler, set()
+    path = scheduler
+    digests = set()
     if not isinstance(path, str):
-        module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
+        module = getattr(scheduler, "__module__", None)
+        name = getattr(scheduler, "__qualname__", "<")
         if module in (None, "__main__") or "<" in name:
             raise _Untried("not to be imported by module and name: put it into a module")
         path = f"{module}:{name}"
@@ -263,8 +268,8 @@ def _ignores_hashes(scheduler: str | Scheduler) -> None:
         )
         if ran.returncode:
             raise SchedulerError(f"another process fails: {(ran.stderr.strip() or 'without a word').splitlines()[-1]}")
-        found.add(ran.stdout.split()[-1])
-    if len(found) > 1:
+        digests.add(ran.stdout.split()[-1])
+    if len(digests) > 1:
         raise ScheduleError("schedules differ from process to process: sets are iterated over, or `hash` is called")
 
 
@@ -273,63 +278,67 @@ def _refuses(scheduler: str | Scheduler) -> str | None:
         raise CostError(f"{device.name} does not run {op.name!r}")
 
     try:
-        schedule(_made("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
+        schedule(_make_graph("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
     except SimschedError:
         return None
     return "it does not ask for the cost of operators"
 
 
-def _timed(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
-    cluster, times = Cluster.preset("a100", 2), {}
+def _time_by_size(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
+    cluster = Cluster.preset("a100", 2)
+    times = {}
     for n in sizes:
-        graph, taken = random_graph(n), []
+        graph = random_graph(n)
+        seconds_of = []
         try:
             for _ in range(2):  # the first one may compile
                 begun = perf_counter()
                 schedule(graph, cluster, scheduler)
-                taken.append(perf_counter() - begun)
+                seconds_of.append(perf_counter() - begun)
         except SchedulerError:
             break
-        times[n] = max(min(taken), 1e-6)
-    told = ", ".join(f"{n}: {1e3 * seconds:.3g} ms" for n, seconds in times.items())
+        times[n] = max(min(seconds_of), 1e-6)
+    text = ", ".join(f"{n}: {1e3 * seconds:.3g} ms" for n, seconds in times.items())
     growth = [log(times[b] / times[a]) / log(b / a) for a, b in pairwise(times)]
-    return told + (f"; grows with the power {growth[-1]:.1f} at last" if growth else "")
+    return text + (f"; grows with the power {growth[-1]:.1f} at last" if growth else "")
 
 
 def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
-    """Try what is relied on in a backend: it replays six small schedules and profiles a graph of six operators.
+    """Check the promises of a backend: it replays six small schedules and profiles a graph of six operators.
 
     Parameters
     ----------
     backend
         Such as ``hwbackend.get("cupy")``.
     clock_us
-        By how many us its clocks may err.
+        Largest error of its clocks in us.
 
     Returns
     -------
     Contract
-        Every repeat has a latency; what ran is the program of the schedule; each launch and copy has one span, none
-        before what it reads is there, those of a stream one after the other; outputs are those of one operator after
-        the other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for
-        more devices, or no repeats, are refused with a `BackendError`.
+        Every repeat has a latency; the program is the schedule's; each launch and copy has one span, which begins after
+        its inputs, and after the earlier spans of its stream; outputs equal those that operators give one after the
+        other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for more
+        devices, or no repeats, are refused with a `BackendError`.
     """
-    graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
+    graph = diamond()
+    plans = schedules_of(backend)
+    runs = list[_BackendRun]()
 
     def run() -> None:
         for plan in plans:
-            found = backend.replay(plan, repeats=_REPEATS, warmup=1)
-            made.append(_Ran(backend, plan, found, clock_us))
-            well = len(found.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in found.latency)
-            made[-1].require(well, f"{_REPEATS} repeats have latencies {found.latency}")
+            replay = backend.replay(plan, repeats=_REPEATS, warmup=1)
+            runs.append(_BackendRun(backend, plan, replay, clock_us))
+            well = len(replay.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in replay.latency)
+            runs[-1].require(well, f"{_REPEATS} repeats have latencies {replay.latency}")
 
-    promises = [_tried("every repeat has a latency", run)]
-    if len(made) == len(plans):
-        promises += [_tried(text, _all, check, made) for text, check in _OF_A_RUN.items()]
+    promises = [_try("every repeat has a latency", run)]
+    if len(runs) == len(plans):
+        promises += [_try(text, _all, check, runs) for text, check in _OF_A_RUN.items()]
         promises += [
-            _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
-            _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
-            _tried("what it cannot run is refused", _refuses_runs, backend, plans[0]),
+            _try("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
+            _try("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
+            _try("what it cannot run is refused", _refuses_runs, backend, plans[0]),
         ]
     return Contract(f"backend {backend.name}", tuple(promises))
 
@@ -339,8 +348,8 @@ def _require(holds: Any, case: str, text: str) -> None:
         raise BackendError(f"{case}: {text}")
 
 
-class _Ran(NamedTuple):
-    """A schedule, how a backend ran it, and by how many us clocks may err."""
+class _BackendRun(NamedTuple):
+    """A schedule, its run by a backend, and the largest error of clocks in us."""
 
     backend: Backend
     plan: Schedule
@@ -352,9 +361,9 @@ class _Ran(NamedTuple):
         _require(holds, self.plan.scheduler, text)
 
 
-def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
-    for each in ran:
-        check(each)
+def _all(check: Callable[[_BackendRun], None], ran: Sequence[_BackendRun]) -> None:
+    for one in ran:
+        check(one)
 
 
 def diamond() -> OpGraph:
@@ -393,7 +402,7 @@ def schedules_of(backend: Backend) -> tuple[Schedule, ...]:
     )
 
 
-def _is_the_program(ran: _Ran) -> None:
+def _is_the_program(ran: _BackendRun) -> None:
     graph = ran.backend.realise(ran.plan.graph)
     program = ran.plan.over(graph).lower(ran.backend.cluster)
     for column in ("thread_ptr", "action", "device", "stream", "argument"):
@@ -402,8 +411,9 @@ def _is_the_program(ran: _Ran) -> None:
     ran.require(ran.run.cluster == ran.backend.cluster, "it ran on another cluster")
 
 
-def _has_spans(ran: _Ran) -> None:
-    trace, program = ran.run.trace, ran.run.program
+def _has_spans(ran: _BackendRun) -> None:
+    trace = ran.run.trace
+    program = ran.run.program
     counts = {KERNEL: len(program.launches), COPY: len(program.copies.op)}
     for kind, count in counts.items():
         items = sorted(trace.item[trace.kind == kind].tolist())
@@ -412,27 +422,31 @@ def _has_spans(ran: _Ran) -> None:
     ran.require((trace.end >= trace.start).all() and (trace.start >= 0).all(), "spans before 0, or backwards")
 
 
-def _keeps_edges(ran: _Ran) -> None:
-    """On its device a producer has to have ended, else its copy, which starts when it has."""
+def _keeps_edges(ran: _BackendRun) -> None:
+    """On the same device a producer has to have ended; else its copy, which starts when it has."""
     program = ran.run.program
-    copies, operators = program.copies, ran.run.trace.operator_times()
-    times, where = spans_of(ran.run.trace).copies, np.empty(len(program.graph), np.int64)
+    copies = program.copies
+    operators = ran.run.trace.operator_times()
+    times = spans_of(ran.run.trace).copies
+    where = np.empty(len(program.graph), np.int64)
     rows = np.flatnonzero(program.action == LAUNCH)
     where[program.launches.op[program.argument[rows]]] = program.device[rows]
     for edge in program.graph.edges:
-        src, dst = program.graph.index[edge.src], program.graph.index[edge.dst]
+        src = program.graph.index[edge.src]
+        dst = program.graph.index[edge.dst]
         ready = operators[edge.src][1]
         if where[src] != where[dst]:
-            mine = (copies.op == src) & (copies.device == where[dst])
-            starts = mine.any() and times[mine, 0].min() >= ready - ran.clock
+            copied = (copies.op == src) & (copies.device == where[dst])
+            starts = copied.any() and times[copied, 0].min() >= ready - ran.clock
             ran.require(starts, f"the copy of {edge.src!r} starts before it has ended")
-            ready = times[mine, 1].min()
+            ready = times[copied, 1].min()
         in_time = operators[edge.dst][0] >= ready - ran.clock
         ran.require(in_time, f"{edge.dst!r} starts before {edge.src!r} is there")
 
 
-def _keeps_streams(ran: _Ran) -> None:
-    program, ends = ran.run.program, dict[tuple[int, int], float]()
+def _keeps_streams(ran: _BackendRun) -> None:
+    program = ran.run.program
+    ends = dict[tuple[int, int], float]()
     times = spans_of(ran.run.trace).launches
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
         stream = int(program.device[i]), int(program.stream[i])
@@ -442,17 +456,17 @@ def _keeps_streams(ran: _Ran) -> None:
         ends[stream] = end
 
 
-def _is_right(ran: _Ran) -> None:
-    found = ran.run.max_relative_error
-    ran.require(found is not None and found <= _OUTPUTS, f"its outputs are off by {found}")
+def _is_right(ran: _BackendRun) -> None:
+    error = ran.run.max_relative_error
+    ran.require(error is not None and error <= _OUTPUTS, f"its outputs are off by {error}")
 
 
-def _has_provenance(ran: _Ran) -> None:
+def _has_provenance(ran: _BackendRun) -> None:
     for key in ("backend", "device", "date", "commit", "python"):
         ran.require(ran.run.environment.get(key), f"its environment has no {key!r}")
 
 
-_OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
+_OF_A_RUN: Final[Mapping[str, Callable[[_BackendRun], None]]] = {
     "what ran is the program of the schedule": _is_the_program,
     "each launch and copy has one span": _has_spans,
     "nothing starts before what it reads is there": _keeps_edges,
@@ -463,22 +477,22 @@ _OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
 
 
 def _is_realised(backend: Backend, graph: OpGraph) -> None:
-    made = backend.realise(graph)
-    _require(made.names == graph.names, graph.name, "operators have other names")
-    same = np.array_equal(made.src, graph.src) and np.array_equal(made.dst, graph.dst)
+    realised = backend.realise(graph)
+    _require(realised.names == graph.names, graph.name, "operators have other names")
+    same = np.array_equal(realised.src, graph.src) and np.array_equal(realised.dst, graph.dst)
     _require(same, graph.name, "it has other edges")
-    known = all(op.kernels and op.flops + op.nbytes > 0 for op in made.operators)
-    _require(known, graph.name, "an operator has no kernels, or no work")
-    _require(backend.realise(made) == made, graph.name, "what is realised is realised otherwise once more")
+    has_data = all(op.kernels and op.flops + op.nbytes > 0 for op in realised.operators)
+    _require(has_data, graph.name, "an operator has no kernels, or no work")
+    _require(backend.realise(realised) == realised, graph.name, "what is realised is realised otherwise once more")
 
 
 def _is_profiled(backend: Backend, graph: OpGraph) -> None:
-    found = backend.profile(graph, in_situ=1, rng=0)
-    _require([op.name for op in found.operators] == list(graph.names), graph.name, "it has other operators")
-    _require(found.cluster == backend.cluster, graph.name, "it is of another cluster")
-    for op in found.operators:
+    profile = backend.profile(graph, in_situ=1, rng=0)
+    _require([op.name for op in profile.operators] == list(graph.names), graph.name, "it has other operators")
+    _require(profile.cluster == backend.cluster, graph.name, "it is of another cluster")
+    for op in profile.operators:
         _require(op.samples and all(isfinite(us) and us > 0 for us in op.samples), op.name, f"samples {op.samples}")
-    _require(any(run.name.startswith("in-situ/") for run in found.runs), graph.name, "no schedule was run in place")
+    _require(any(run.name.startswith("in-situ/") for run in profile.runs), graph.name, "no schedule was run in place")
 
 
 def _refuses_runs(backend: Backend, plan: Schedule) -> None:

@@ -13,7 +13,7 @@ from hwbackend.measuring.microbenchmarks import schedules
 from hwbackend.measuring.synth import realised
 from simsched.calibration import Calibration
 from simsched.model import default_cost
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.model.profile import MeasuredOperator, Profile, Replay
 from simsched.model.trace import measured_trace, spans_of
 from validation.hardware.sections import Plan
@@ -67,7 +67,7 @@ class SimulatedBackend:
         return (1.1 + 0.5 * (crc32(name.encode()) % 997) / 997) * op.time / (1.25 if looped else 1.0)
 
     def replay(self, schedule, *, repeats=20, warmup=3):
-        program = prepared(self, schedule, repeats, warmup)
+        program = prepare(self, schedule, repeats, warmup)
         self._before(program)
         self.ran.append(program)
         trace = ss.simulate(program, self._truth, self.cost)

@@ -24,7 +24,7 @@ from simsched.base.text import joined, printable, printable_lines
 from simsched.cli import printing
 from simsched.cli.run import run
 from simsched.experiments.comparison import compare
-from simsched.experiments.result import printed, table_of
+from simsched.experiments.result import plain_text, table_of
 from simsched.model.cluster import Cluster
 from simsched.show.paper import draw
 from simsched.show.results import boxes_of, draw_result
@@ -108,7 +108,7 @@ def test_escapes_are_those_of_python():
 def test_tables_pairs_and_csv(name):
     """As many lines as there are rows, whatever line breaks a name holds."""
     table = table_of(name, ("a", "b"), [(name, "1"), (name,)], note=[name, "n"])
-    text = printed(table)
+    text = plain_text(table)
     require_plain(text)
     require_plain(as_html(type("Shown", (), {"table": lambda self: table})()))
     out = io.StringIO()

@@ -19,7 +19,7 @@ from simsched.model.launches import (
     launches_beside,
     launches_of,
     launches_on,
-    relaunched,
+    relaunch,
     same_kernels,
     terms_on,
     with_kernels,
@@ -189,11 +189,11 @@ def test_launches_stand_where_a_graph_differs_in_costs():
     launches = kernels_on(graph, H100)
     ops = list(graph.operators)
     other = ss.OpGraph([ops[0], replace(ops[1], kernels=GIVEN[::-1]), replace(ops[2], flops=9.0), ops[3]])
-    again = relaunched(launches, other)
+    again = relaunch(launches, other)
     assert columns(again, range(5)) == columns(launches, range(5))
     assert again.blocks[5:].tolist() == [3, 100, 0, 7]
     assert again.flops[7] == 9.0
-    assert relaunched(launches, ss.OpGraph([*ops[:1], replace(ops[1], kernels=(Kernel(1),)), *ops[2:]])) is None
+    assert relaunch(launches, ss.OpGraph([*ops[:1], replace(ops[1], kernels=(Kernel(1),)), *ops[2:]])) is None
 
 
 def test_a_grid_that_cannot_be_names_its_operator():

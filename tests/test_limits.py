@@ -18,7 +18,7 @@ from simsched.base.limits import MOST
 from simsched.experiments.accuracy import validate
 from simsched.experiments.study import Study
 from simsched.experiments.study.execution import pool_of
-from simsched.model.cluster import widened
+from simsched.model.cluster import resize
 from simsched.model.graph import Operator, OpGraph
 from workloads import from_spec
 from workloads.formats import FORMATS, read
@@ -184,7 +184,7 @@ COUNTS = {
     "pool_of workers": lambda n: pool_of("processes", n),
     "preset n_gpus": lambda n: ss.Cluster.preset("a100", n),
     "preset gpus_per_node": lambda n: ss.Cluster.preset("a100", 2, gpus_per_node=n),
-    "widened n_gpus": lambda n: widened(CLUSTER, n),
+    "widened n_gpus": lambda n: resize(CLUSTER, n),
     "throughput in_flight": lambda n: ss.throughput(PLAN, CLUSTER, n),
     "replay repeats": lambda n: SYNTHETIC.replay(PLAN, repeats=n),
     "replay warmup": lambda n: SYNTHETIC.replay(PLAN, warmup=n),

@@ -26,7 +26,7 @@ from simsched.experiments.ranges import (
     Errors,
     Outcomes,
     outcomes,
-    ranged,
+    range_of,
     uncalibrated_errors,
 )
 from validation.evidence import each, keep, options
@@ -80,7 +80,7 @@ class Subject(NamedTuple):
 
     def case(self, errors: Errors) -> Case:
         """Return the case with the range that it has with some errors of the model."""
-        makespan, speedup = ranged(self.known, self.program, errors)
+        makespan, speedup = range_of(self.known, self.program, errors)
         point = float(self.known.points[self.program])
         if self.kind not in RATIOS:
             return Case(self.name, exp(point), self.measured, *makespan)

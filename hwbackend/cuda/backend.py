@@ -19,7 +19,7 @@ from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from simsched.base.errors import BackendError, SimschedError
 from simsched.model import Cluster, OpGraph, Program, Schedule
-from simsched.model.backend import prepared, require_counts
+from simsched.model.backend import prepare, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 
@@ -171,7 +171,7 @@ class CupyBackend:
             If it cannot be run here, an output differs from that of sequential execution, or a call of CUDA fails; all
             that was allocated is free then.
         """
-        program = prepared(self, schedule, repeats, warmup)
+        program = prepare(self, schedule, repeats, warmup)
         with cuda_errors(program.graph.name):
             conditions = self._conditions
             work = self._work_on(program.graph)

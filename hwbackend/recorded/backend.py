@@ -14,7 +14,7 @@ from hwbackend.measuring.synth import SYNTH, realised
 from simsched.base.errors import BackendError
 from simsched.base.io import read_json
 from simsched.model import Cluster, Operator, OpGraph, Program, Schedule
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.model.profile import Profile, Replay
 
 _PROFILE: Final = "simsched.profile"
@@ -160,7 +160,7 @@ class RecordedBackend:
         BackendError
             If it was not recorded; the message lists what was.
         """
-        program = prepared(self, schedule, repeats, warmup)
+        program = prepare(self, schedule, repeats, warmup)
         run = self._runs.get(_digest(program))
         if run is not None:
             return replace(run, latency=run.latency[:repeats])

@@ -16,7 +16,7 @@ from hwbackend.synthetic.values import Values
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, Floats, OpGraph, Program, Schedule
-from simsched.model.backend import prepared, require_counts
+from simsched.model.backend import prepare, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 
@@ -129,7 +129,7 @@ class SyntheticBackend:
         starts and of its ends, after each repeat was scaled to the median latency: what was in order in every repeat
         still is.
         """
-        program = prepared(self, schedule, repeats, warmup)
+        program = prepare(self, schedule, repeats, warmup)
         plan = Plan(program, self._true)
         sms = Sms(plan.devices, plan.columns, plan.blocks, INTERFERENCE)
         values = Values(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)

@@ -34,7 +34,7 @@ from hwbackend.torch.values import Values
 from hwbackend.torch.weights import GraphWeights
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from simsched.model import Floats, Operator, OpGraph, Program, Schedule
-from simsched.model.backend import prepared, require_counts
+from simsched.model.backend import prepare, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
 
@@ -142,7 +142,7 @@ class TorchBackend:
         The trace on CUDA is of a run under the profiler, that of median length; where it records no kernels,
         between events around each operator: ``environment["spans"]`` says which.
         """
-        program = prepared(self, schedule, repeats, warmup)
+        program = prepare(self, schedule, repeats, warmup)
         if self._api is not None and program.execution == "graph" and len(set(program.device.tolist())) > 1:
             raise BackendError("PyTorch captures a graph of one device only; use execution 'events' for several")
         with self._running(program.graph.name):

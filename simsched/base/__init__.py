@@ -1,1 +1,1 @@
-"""What everything stands on: errors, units, files, the codec of types, machine code."""
+"""The ground floor: errors, units, files, the codec of types, native code."""

@@ -1,4 +1,4 @@
-"""The public door: arguments of public functions are of the kinds that their hints say."""
+"""Checks of public functions: arguments fit the type hints."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -19,24 +19,24 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     Raises
     ------
     ArgumentError
-        In one line: the function, the parameter, what it takes, and what it was given. What is inside of a list or a
-        mapping is not looked at.
+        In one line: the function, the parameter, the allowed kinds, and the given value. Items of a list or a mapping
+        are not checked.
     """
-    told: dict[str, list[Any]] = {}
+    fitting: dict[str, list[Any]] = {}
     fit: set[tuple[int | str, type]] = set()
     parameters = signature(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         kinds_given = {(i, type(value)) for i, value in enumerate(args)} | {(n, type(v)) for n, v in kwargs.items()}
-        if kinds_given <= fit:  # what fits depends on the type alone
+        if kinds_given <= fit:  # the type alone decides
             return function(*args, **kwargs)
-        told.update(told or {name: [*_kinds(hint)] for name, hint in get_type_hints(function).items()})
+        fitting.update(fitting or {name: [*_kinds(hint)] for name, hint in get_type_hints(function).items()})
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
-            if name in told and not any(_is(value, kind) for kind in told[name]):
-                kinds = " or ".join(dict.fromkeys(getattr(kind, "__name__", str(kind)) for kind in told[name]))
-                given = f"{type(value).__name__} {shown(value)}"
-                raise ArgumentError(f"{function.__name__}: {name} takes {kinds}, not {given}")
+            if name in fitting and not any(_is(value, kind) for kind in fitting[name]):
+                kinds = " or ".join(dict.fromkeys(getattr(kind, "__name__", str(kind)) for kind in fitting[name]))
+                value_text = f"{type(value).__name__} {shown(value)}"
+                raise ArgumentError(f"{function.__name__}: {name} takes {kinds}, not {value_text}")
         fit.update(kinds_given)
         return function(*args, **kwargs)
 
@@ -44,11 +44,12 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
-    """Give the kinds that a hint allows: classes, None, and what refuses nothing."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    """Yield the kinds that a hint allows: classes, None, or a hint that allows anything."""
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in (Annotated, Union, UnionType):
-        for each in arguments[:1] if origin is Annotated else arguments:
-            yield from _kinds(each)
+        for argument in arguments[:1] if origin is Annotated else arguments:
+            yield from _kinds(argument)
     else:
         yield None if hint is NoneType else origin or hint
 

@@ -6,7 +6,9 @@ from typing import Any, Final
 from simsched.base.text import printable
 
 _MOST_LISTED: Final = 16
-_HEAD, _TAIL = 330, 150  # characters of a long text that are kept: who and what, and the remedy
+# characters of a long text that are kept: its beginning, and the remedy at its end
+_HEAD = 330
+_TAIL = 150
 
 
 class SimschedError(Exception):
@@ -28,11 +30,11 @@ class ArgumentError(SimschedError, TypeError):
 
 
 class GraphError(SimschedError, ValueError):
-    """An operator, an edge or a graph that cannot be: cycle, duplicate, NaN cost, ..."""
+    """An invalid operator, edge or graph: cycle, duplicate, NaN cost, ..."""
 
 
 class ClusterError(SimschedError, ValueError):
-    """A device, link or cluster that cannot be, or a kernel that no such device can hold."""
+    """An invalid device, link or cluster, or a kernel that no such device can hold."""
 
 
 class ScheduleError(SimschedError, ValueError):
@@ -56,7 +58,7 @@ class SimulationError(SimschedError, ValueError):
 
 
 class BackendError(SimschedError, RuntimeError):
-    """A backend that cannot run what it was asked to: no device, no driver, out of memory, wrong outputs, ..."""
+    """A backend that cannot run a program: no device, no driver, out of memory, wrong outputs, ..."""
 
 
 class CalibrationError(SimschedError, ValueError):
@@ -68,7 +70,7 @@ class StudyError(SimschedError, ValueError):
 
 
 class WhatIfError(SimschedError, ValueError):
-    """A question that cannot be asked of this schedule, cluster or workload: fewer devices than are in use, ..."""
+    """A question that does not fit this schedule, cluster or workload: fewer devices than are in use, ..."""
 
 
 class ReportError(SimschedError, ValueError):
@@ -76,17 +78,19 @@ class ReportError(SimschedError, ValueError):
 
 
 class DeadlockError(SimschedError, RuntimeError):
-    """A program in which everything left waits for something that is never going to happen."""
+    """A program in which all remaining instructions wait for each other."""
 
 
 class UnknownNameError(SimschedError, LookupError):
-    """A scheduler, workload, preset, ... that is not known; the message lists those that are, or the closest."""
+    """An unknown scheduler, workload, preset, ...; the message lists all names, or the closest."""
 
     def __init__(self, what: str, name: str, known: list[str], also: str = "") -> None:
         self._given = what, name, known, also
-        listed, introduced = known, "known are"
+        listed = known
+        introduced = "known are"
         if len(known) > _MOST_LISTED:
-            listed, introduced = get_close_matches(name, known, n=4, cutoff=0.0), f"closest of {len(known)} known"
+            listed = get_close_matches(name, known, n=4, cutoff=0.0)
+            introduced = f"closest of {len(known)} known"
         super().__init__(f"unknown {what} {name!r}; {introduced}: {', '.join(listed)}{also}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -94,7 +98,7 @@ class UnknownNameError(SimschedError, LookupError):
 
 
 class FormatError(SimschedError, ValueError):
-    """A file that is not what it should be: truncated, wrong version, wrong type, ..."""
+    """A file in a wrong form: truncated, wrong version, wrong type, ..."""
 
 
 class FileError(SimschedError, OSError):

@@ -26,7 +26,7 @@ _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None) 
 
 @contextmanager
 def file_errors(doing: str, path: object) -> Iterator[None]:
-    """Let what goes wrong with a file within a ``with`` block be a `FileError`, such as ``cannot read x: ...``."""
+    """Turn errors of files within a ``with`` block into a `FileError`, such as ``cannot read x: ...``."""
     try:
         yield
     except FileError:
@@ -54,12 +54,12 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
         clear_unfinished(path)
-        while not _replaced(path, content):
+        while not _try_replace(path, content):
             pass
 
 
-def _replaced(path: Path, content: bytes) -> bool:
-    """Replace a file; return False if another process took our temporary one for left behind before it was locked."""
+def _try_replace(path: Path, content: bytes) -> bool:
+    """Replace a file; return False if another process removed our temporary file before it was locked."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with temporary.open("xb") as file:
@@ -78,7 +78,7 @@ def _replaced(path: Path, content: bytes) -> bool:
 
 
 def clear_unfinished(path: Path) -> None:
-    """Remove the temporary files of a file whose writers, as `write_file`, were killed; those that live hold a lock."""
+    """Remove the temporary files that killed writers left of a file (see `write_file`); live writers hold a lock."""
     for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}"):
         with suppress(OSError):  # it is locked, gone meanwhile, or not ours to remove
             number = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -90,7 +90,7 @@ def clear_unfinished(path: Path) -> None:
 
 
 def make_folder(path: str | os.PathLike[str], *, parents: bool = True) -> Path:
-    """Make a folder, unless it is there, and those that it lies in if `parents` is true; return its path.
+    """Make a folder, unless it exists, and its parents if `parents` is true; return its path.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def make_folder(path: str | os.PathLike[str], *, parents: bool = True) -> Path:
 
 
 def require_writable(path: str) -> None:
-    """Refuse, as `write_file` would, a file that cannot be written; nothing stays behind.
+    """Refuse, as `write_file` would, a file that cannot be written; no file is left.
 
     Raises
     ------
@@ -123,9 +123,9 @@ def require_writable(path: str) -> None:
 
 @contextmanager
 def reading_once() -> Iterator[None]:
-    """Keep what pipes and devices give within a ``with`` block: whoever reads one again gets the same bytes."""
-    given = _given.get()
-    token = _given.set({} if given is None else given)
+    """Keep the bytes of pipes and devices within a ``with`` block: a second reader gets the same bytes."""
+    streams = _given.get()
+    token = _given.set({} if streams is None else streams)
     try:
         yield
     finally:
@@ -133,7 +133,7 @@ def reading_once() -> Iterator[None]:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is of a pipe or a device, or stands for an open file: it may give its bytes only once."""
+    """Return whether a path is a pipe, a device or an open file, which may give its bytes only once."""
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):
@@ -142,30 +142,33 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Return what a file holds, or its first `most` bytes.
+    """Return a file's content, or its first `most` bytes.
 
     Raises
     ------
     FileError
         If the file cannot be read, or has more than `MOST_BYTES`.
     """
-    given, name = _given.get(), os.fspath(path)
-    if given is None or name not in given:
+    streams = _given.get()
+    name = os.fspath(path)
+    if streams is None or name not in streams:
         with file_errors("read", path), Path(path).open("rb") as file:
-            if given is None or not is_stream(path):
+            if streams is None or not is_stream(path):
                 return _read_whole(file, path) if most is None else file.read(most)
-            given[name] = _read_whole(file, path)
-    return given[name][:most]
+            streams[name] = _read_whole(file, path)
+    return streams[name][:most]
 
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
-    """Return what a file holds, looking at its size first; what has none is read piece by piece."""
-    found, limit = os.fstat(file.fileno()), MOST_BYTES
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+    """Return a file's content, looking at its size first; a file without size is read piece by piece."""
+    status = os.fstat(file.fileno())
+    limit = MOST_BYTES
+    if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         limit = min(limit, _MOST_OF_DEVICES)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+    if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
         return file.read()
-    pieces, left = [], limit + 1 if found.st_size <= limit else 0
+    pieces = []
+    left = limit + 1 if status.st_size <= limit else 0
     while left and (piece := file.read(min(left, _CHUNK))):
         pieces.append(piece)
         left -= len(piece)
@@ -175,7 +178,7 @@ def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
 
 
 def decode_text(data: bytes | bytearray, source: str) -> str:
-    """Return UTF-8 text as it stands, less a byte-order mark; `source` names it in errors.
+    """Return UTF-8 text, less a byte-order mark; `source` names it in errors.
 
     Raises
     ------
@@ -189,13 +192,13 @@ def decode_text(data: bytes | bytearray, source: str) -> str:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a UTF-8 file; errors are those of `read_bytes` and `decode_text`."""
+    """Return the text of a UTF-8 file; errors are as in `read_bytes` and `decode_text`."""
     return decode_text(read_bytes(path), str(path))
 
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Let errors of a ``with`` block, in which something is done with what was read, name where it was read from."""
+    """Make errors of a ``with`` block that uses a file's content name the file."""
     try:
         yield
     except NAMED as error:
@@ -203,7 +206,7 @@ def naming(source: str) -> Iterator[None]:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return what a JSON file holds; NaN, infinities, numbers beyond floats and repeated keys are refused.
+    """Return the value in a JSON file; NaN, infinities, numbers beyond floats and repeated keys are refused.
 
     Raises
     ------
@@ -216,7 +219,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def parse_json(text: str, source: str = "JSON") -> Any:
-    """Return what a JSON text holds; `source` names it in errors."""
+    """Return the value of a JSON text; `source` names it in errors."""
 
     def refuse(constant: str) -> NoReturn:
         raise FormatError(f"{source}: {constant} is not a number that can be used")
@@ -226,11 +229,11 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         return value if isfinite(value) else refuse(number)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        table = dict(pairs)
+        if len(table) < len(pairs):
             key = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise FormatError(f"{source}: field {key!r} stands twice in one object")
-        return found
+        return table
 
     with json_errors(source):
         data = json.loads(text, parse_constant=refuse, parse_float=finite, object_pairs_hook=unique)
@@ -241,7 +244,7 @@ def parse_json(text: str, source: str = "JSON") -> Any:
 
 @contextmanager
 def json_errors(source: str) -> Iterator[None]:
-    """Let what goes wrong with a JSON text within a ``with`` block be a `FormatError` that names the line."""
+    """Turn errors of a JSON text within a ``with`` block into a `FormatError` that names the line."""
     try:
         yield
     except json.JSONDecodeError as at:
@@ -257,7 +260,7 @@ def json_errors(source: str) -> Iterator[None]:
 def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
     """Return `data` as JSON text that ends in a newline, of printable ASCII alone: all other characters are escaped."""
     text = json.dumps(data, indent=indent, allow_nan=False)
-    return text.replace("\x7f", "\\u007f") + "\n"  # of all control characters json leaves DEL as it is
+    return text.replace("\x7f", "\\u007f") + "\n"  # json escapes all control characters but DEL
 
 
 _LARGEST_WHOLE: Final = 2**64

@@ -1,7 +1,7 @@
 """Ctrl-C before the command line is there to hear it: the process ends at once, with its status and no traceback.
 
-The package imports this module before anything else, and it imports nothing that is not there when Python starts. In
-processes that are no command it does nothing; in those that are `simsched.base.signals.one_interrupt` takes over.
+The package imports this module before anything else, and it imports only modules that exist when Python starts. In
+processes that are no command it does nothing; in commands `simsched.base.signals.one_interrupt` takes over.
 """
 
 import sys
@@ -14,7 +14,8 @@ INTERRUPTED = 130
 
 def is_command() -> bool:
     """Return whether this process is ``simsched ...`` or ``python -m simsched ...``, and not one that it started."""
-    arguments, typed = sys.argv[:1], sys.orig_argv
+    arguments = sys.argv[:1]
+    typed = sys.orig_argv
     if arguments == ["-m"]:  # so it is until `python -m` has found the module
         return "simsched" in typed
     return arguments == typed[1:2] and arguments[0].endswith("/simsched")
@@ -24,7 +25,7 @@ def leave(*_: object) -> None:
     """End the process: nothing is under way yet, or any more."""
     try:
         write(2, b"error: interrupted\n")
-    except OSError:  # nobody listens
+    except OSError:  # no reader is left
         pass
     finally:
         _exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""How many of a thing may be asked for, on the command line and in Python: a slip of the finger costs no days."""
+"""Largest counts that a user may ask for, on the command line and in Python: a slip of the finger costs no days."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -31,7 +31,7 @@ MOST: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def require_count(error: Callable[[str], Exception], least: int = 1, **values: object) -> None:
-    """Raise an error if a value, given by its name, is no whole number from `least` to `MOST`, where that names it."""
+    """Raise an error if a value is no whole number from `least` to `MOST`; `where` names it."""
     for name, value in values.items():
         if not is_count(value, least):
             raise error(f"{name} must be a whole number of at least {least}, not {shown(value)}")

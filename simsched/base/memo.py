@@ -12,7 +12,7 @@ V = TypeVar("V")
 def memo(compute: Callable[[K], V]) -> Callable[[K], V]:
     """Return a function that computes its result once for each object, which must not change.
 
-    Objects are told apart by identity, not by equality; a result goes when its object does.
+    Objects are distinguished by identity, not by equality; a result is dropped with its object.
 
     >>> class Graph: pass
     >>> @memo

@@ -1,4 +1,4 @@
-"""What counts as a number: checks shared by everything that is made from values a user gives."""
+"""Checks of numbers that a user gives."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def sum_in_order(numbers: Iterable[float]) -> float:
 def is_number(value: Any) -> bool:
     """Return whether a value is a real number that floats reach, Python's or numpy's; truth values are none."""
     kind = type(value)
-    if kind is float:  # nearly always, and told much faster
+    if kind is float:  # nearly always, and a quicker test
         return True
     if kind is int:
         return bool(-float_info.max <= value <= float_info.max)
@@ -69,14 +69,14 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     >>> grouped([("a", 1), ("b", 2), ("a", 3)])
     {'a': [1, 3], 'b': [2]}
     """
-    found: dict[Key, list[Value]] = {}
+    groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def twice(names: Iterable[str]) -> str | None:
-    """Return the first of some names that stands in two places, None if there is none."""
+    """Return the first name that appears twice, None if there is none."""
     return next((name for name, n in Counter(names).items() if n > 1), None)
 
 
@@ -100,7 +100,7 @@ def same_columns(one: Any, other: Any, names: Iterable[str]) -> bool:
 
 
 def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:
-    """Return whole numbers as an array, the one given where it is one, or None if they are anything else."""
+    """Return whole numbers as an array, unchanged if it is one, or None if they are anything else."""
     numbers = np.asarray(values)
     if numbers.size == 0 and numbers.ndim == 1:
         return np.zeros(0, np.int64)

@@ -14,14 +14,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Imported(UserDict[str, F]):
-    """A dict of functions whose modules are imported when one is asked for.
+    """A dict of functions whose modules are imported on first use.
 
     Parameters
     ----------
     places
         ``package.module:function`` of each name.
     made
-        What becomes of a function when it was imported; by default it is as it was.
+        Converts a function when it was imported; by default it stays unchanged.
     """
 
     def __init__(self, places: Any, made: Callable[[F], F] = lambda function: function) -> None:
@@ -65,11 +65,11 @@ def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None 
 
 
 def frame_of(rows: Iterable[Any], kind: Any) -> Any:
-    """Return data classes of a kind as a pandas DataFrame, a column per field; errors are those of `data_frame`."""
+    """Return data classes of a kind as a pandas DataFrame, a column per field; errors are as in `data_frame`."""
     names = [field.name for field in fields(kind)]
     return data_frame([{name: getattr(row, name) for name in names} for row in rows], names)
 
 
 def as_html(shown: Any) -> str:
-    """Return a noun or what has a table as HTML for a notebook; see `simsched.show.notebook`."""
+    """Return an object with a table as HTML for a notebook; see `simsched.show.notebook`."""
     return str(VIEWS["html"](shown))

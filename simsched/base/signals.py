@@ -10,7 +10,9 @@ from math import inf
 from time import monotonic
 from types import FrameType
 
-_A_MOMENT, _LONGEST_IMPORT = 0.01, 5.0  # s
+# s
+_A_MOMENT = 0.01
+_LONGEST_IMPORT = 5.0
 _IMPATIENT = 1.0  # s between two presses that are meant as one
 _stopped: list[str] = []
 
@@ -38,11 +40,12 @@ def interrupt_later() -> Iterator[None]:
 def one_interrupt() -> Iterator[None]:
     """Let Ctrl-C pressed twice within a second count once, and wait some seconds for an import to end.
 
-    A second one would come in the middle of what the first one has ended. One that cuts off an import may be lost in
-    a callback, or be turned into an ImportError by a library in C; one that still waits at the end of the block is
-    raised there. For the main thread.
+    A second one would interrupt the clean-up after the first. One that cuts off an import may be lost in a callback, or
+    be turned into an ImportError by a library in C; one that still waits at the end of the block is raised there. For
+    the main thread.
     """
-    last, pressed = -inf, inf
+    last = -inf
+    pressed = inf
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         nonlocal last, pressed
@@ -86,7 +89,7 @@ def note_stopped(search: str) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector: it looks through all there is, and comes when nobody asked."""
+    """Pause the cyclic garbage collector, which would look through all objects at any moment."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -9,7 +9,7 @@ _NAMES = ("stdin", "stdout", "stderr")
 
 
 def fill_in_missing() -> None:
-    """Let the null device stand for each of stdin, stdout and stderr that a process was started without.
+    """Open the null device for each of stdin, stdout and stderr that a process was started without.
 
     Else the next file that is opened gets the number of one, and with it all that libraries in C print there.
     """
@@ -35,8 +35,8 @@ def failure_of(stream: Any) -> str | None:
 
 
 def give_up(stream: Any) -> None:
-    """Give what is left in the buffer of a stream nowhere to go wrong as the process ends."""
-    with suppress(OSError, ValueError, AttributeError):  # one that is no file
+    """Discard a stream's buffer, so that flushing it cannot fail when the process ends."""
+    with suppress(OSError, ValueError, AttributeError):  # a stream that is no file
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)

@@ -1,4 +1,4 @@
-"""What the system may not give: memory, threads, files."""
+"""Failures of the system: memory, threads, files."""
 
 import mmap
 import os
@@ -18,7 +18,7 @@ _NO_MEMORY: Final = re.compile("failed to map|cannot (allocate|apply|map)|out of
 def require_memory(nbytes: int) -> None:
     """Raise MemoryError if the process cannot get so many bytes more; none are kept.
 
-    It is for what libraries in C ask for, which end the process where they do not get it.
+    It is for libraries in C, which end the process if they do not get their memory.
     """
     try:
         mmap.mmap(-1, nbytes).close()
@@ -48,7 +48,7 @@ def has_threads(count: int = 1) -> bool:
 def spare_openblas() -> None:
     """Let OpenBLAS work in one thread where more may not be had, or the memory for them; call it before numpy is there.
 
-    It interrupts the process, prints, ends it or tries for ever if it does not get what it wants as it is loaded.
+    When it is loaded and a thread or memory is missing, it interrupts the process, prints, ends it or tries for ever.
     """
     wanted = min(os.cpu_count() or 1, _MOST_THREADS) - 1
     if _address_space() is not None or not has_threads(wanted):
@@ -64,7 +64,7 @@ def _has_folder() -> bool:
 
 
 def lack(error: BaseException) -> str | None:
-    """Return in a line what the system did not give, None for an error that is not the system's."""
+    """Return a line that names the resource that the system refused, None for any other error."""
     limit = _address_space()
     if isinstance(error, MemoryError) or (
         isinstance(error, SystemError) and limit is not None

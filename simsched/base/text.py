@@ -1,13 +1,13 @@
-"""Texts that are shown: a name is data, of which no character commands a terminal, a page or a picture."""
+"""Printable texts: a name is data, no character of which controls a terminal, a page or a picture."""
 
 from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
-    r"""Return a text on one line, in which escapes stand for the characters that `str.isprintable` denies.
+    r"""Return a text on one line, with escapes for the characters that `str.isprintable` denies.
 
-    These are control characters, line breaks, marks that turn the writing around or take no room, blanks other than
-    the space, halves of a character, and what is not assigned. A text without any of them is returned as it is.
+    These are control characters, line breaks, marks that turn the writing around or take no room, blanks other than the
+    space, halves of a character, and unassigned code points. A text without any of them is returned unchanged.
 
     >>> print(printable("a\x1b[2J\nb\u202e"))
     a\x1b[2J\nb\u202e

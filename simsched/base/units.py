@@ -42,7 +42,7 @@ _UNITS = ((SECOND, "s"), (MS, "ms"), (US, "us"))
 
 def time_unit(longest: float) -> tuple[float, str]:
     """Return the unit, in us and by name, in which times up to `longest` us read well."""
-    return next((each for each in _UNITS if longest >= each[0]), _UNITS[-1])
+    return next((unit for unit in _UNITS if longest >= unit[0]), _UNITS[-1])
 
 
 def format_time(us: float) -> str:
@@ -90,14 +90,14 @@ def format_gain(
     if low is None or high is None or low == high:
         return f"{gain:.2f}{unit}"
     digits = next((digits for ratio, digits in _SPANS if high >= ratio * low), 3)
-    told = _rounded(gain, digits)
-    least, most = (_rounded(end, max(2, digits)) for end in (low, high))
-    if not float(least) <= float(told) <= float(most):
-        least, most = (_rounded(end, digits) for end in (low, high))
-    return f"{told}{unit} ({least}-{most}{note})"
+    text = _significant(gain, digits)
+    least, most = (_significant(end, max(2, digits)) for end in (low, high))
+    if not float(least) <= float(text) <= float(most):
+        least, most = (_significant(end, digits) for end in (low, high))
+    return f"{text}{unit} ({least}-{most}{note})"
 
 
-def _rounded(number: float, digits: int) -> str:
+def _significant(number: float, digits: int) -> str:
     """Return a number that is not negative with some significant digits, without an exponent."""
     if number == 0 or not isfinite(number):
         return f"{number:g}"

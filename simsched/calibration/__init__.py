@@ -1,7 +1,7 @@
 """Calibration: from measurements of a device to a simulator that predicts it.
 
 `calibrate` fits the parameters of a cluster and the times of operators to a `Profile`; the `Calibration` that it
-returns is a cost model, has the fitted cluster, and says how far it can be trusted.
+returns is a cost model, has the fitted cluster, and has its own error on held-out runs.
 """
 
 from simsched.calibration.calibrate import calibrate, recalibrate

@@ -12,7 +12,7 @@ from simsched.base.numeric import is_number
 from simsched.calibration import fitting
 from simsched.calibration.calibration import Calibration, require_same, scales_of
 from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, Values, with_shares
-from simsched.calibration.microbenchmarks import microbenchmarked
+from simsched.calibration.microbenchmarks import fit_microbenchmarks
 from simsched.model import Cluster, Floats, OpGraph
 from simsched.model.profile import Profile, Replay
 
@@ -34,15 +34,15 @@ def calibrate(
     Parameters
     ----------
     cluster
-        What is fitted, with what is known of it before; None takes that of the backend.
+        The cluster to fit, with its parameters before; None takes the backend's.
     profile
         Microbenchmarks, runs of a graph in place, or both; one profile or several.
     graph
-        The graph that is meant, to be told if a profile is of another.
+        The graph that profiles should be of; another graph's profile is refused.
     rng
         Generator or seed: which runs are held out.
     held_out
-        Part of the runs of the graph on several streams that no fit sees. The error is theirs; what is returned was
+        Part of the runs of the graph on several streams that no fit sees. The error is computed on them; the result was
         fitted without them.
 
     Raises
@@ -52,9 +52,9 @@ def calibrate(
 
     Notes
     -----
-    In stages, each simulating what was measured until it agrees: overheads, kernels alone, pairs of kernels,
-    transfers, and at last the graph in place, where times of operators and parameters are fitted by turns, what
-    microbenchmarks said being what is believed beforehand.
+    The fit has stages, each of which simulates the measured runs until they agree: overheads, kernels alone, pairs of
+    kernels, transfers, and at last the graph in place, where times of operators and parameters are fitted by turns,
+    with the microbenchmarks' results as prior beliefs.
     """
     if not is_number(held_out) or not 0 <= held_out < 1:
         raise CalibrationError(f"held_out must be in [0, 1), not {held_out!r}")
@@ -70,7 +70,7 @@ def calibrate(
     if measured is None and not micro:
         raise CalibrationError("there is nothing to fit: the profile holds neither runs nor operators of a graph")
     unseen = _held_out(in_place, held_out, rng)
-    rows, residuals = microbenchmarked(micro, cluster)
+    rows, residuals = fit_microbenchmarks(micro, cluster)
     names = () if measured is None else measured.names
     times = {op.name: op.median for one in profiles for op in one.operators if op.name in names and op.median > 0}
     start = Calibration(
@@ -95,9 +95,9 @@ def recalibrate(
     Parameters
     ----------
     calibration
-        What was found so far; its runs count as much as further ones. Those it held out stay held out.
+        The calibration so far; its runs count as much as further ones. Its held-out runs stay held out.
     replays
-        Runs of the same graph. All are fitted to; where none was held out so far, all but a quarter of those on several
+        Runs of the same graph. All are fitted to; if none was held out so far, all but a quarter of those on several
         streams.
     rng
         Generator or seed: which of the replays are held out.
@@ -109,7 +109,7 @@ def recalibrate(
 
     Notes
     -----
-    What is fitted is taken unless the error over all runs held out grows by more than they are noisy; then times and
+    The new fit is used unless the error over all held-out runs grows by more than their noise; then times and
     parameters stay as they were.
     """
     if not replays:
@@ -129,24 +129,25 @@ def recalibrate(
         return _in_place(start, runs, [False] * len(runs))
     part = 0.0 if any(calibration.held_out) else _HELD_OUT
     unseen = (*calibration.held_out, *_held_out(more, part, rng))
-    found = _in_place(start, runs, unseen)
+    updated = _in_place(start, runs, unseen)
     before = _with_runs(start, runs, unseen)
-    return before if _is_worse(found, before) else found
+    return before if _is_worse(updated, before) else updated
 
 
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
-    rows, graph = start.microbenchmarked, start.graph
-    cluster = fitting.with_values(start.prior, fitting.identified(rows))
+    rows = start.microbenchmarked
+    graph = start.graph
+    cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     if not runs:
         scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
         return replace(start, cluster=cluster, scales=scales)
     seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
-    found, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified(rows))
-    rows = found.updated(rows)
-    cluster = fitting.with_values(start.prior, fitting.identified(rows))
+    fit, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified_values(rows))
+    rows = fit.update_rows(rows)
+    cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])
     fitted = replace(start, cluster=cluster, graph=graph, times=times, scales=scales, parameters=rows)
@@ -154,10 +155,11 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
 
 
 def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
-    """Return a calibration with these runs in place, and what it says of them."""
+    """Return a calibration with these runs in place, and its report on them."""
     graph = fitted.graph
     assert graph is not None
-    runs, times = [run.over(graph) for run in runs], np.array([fitted.times[name] for name in graph.names])
+    runs = [run.over(graph) for run in runs]
+    times = np.array([fitted.times[name] for name in graph.names])
     residuals = [row for row in fitted.residuals if row.name.startswith(MICROBENCHMARKS)]
     for run, hidden in zip(runs, unseen, strict=True):
         predicted = run.makespan(fitted.cluster, times)
@@ -177,28 +179,28 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
 
 
 def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster:
-    """Return what is fitted; profiles must be of its devices."""
-    found = cluster or next((one.cluster for one in profiles if one.cluster is not None), None)
-    if found is None:
+    """Return the cluster to fit; profiles must be of its devices."""
+    chosen = cluster or next((one.cluster for one in profiles if one.cluster is not None), None)
+    if chosen is None:
         raise CalibrationError("the profile does not say what it was measured on; give a cluster")
     for one in profiles:
         where = f"the profile from {one.provenance.source}" if one.provenance.source else "the profile"
         if one.cluster is not None:
-            _require_devices(one.cluster, found, where)
-        elif one.device is not None and one.device.sms is not None and one.device.sms != found.devices[0].sms:
+            _require_devices(one.cluster, chosen, where)
+        elif one.device is not None and one.device.sms is not None and one.device.sms != chosen.devices[0].sms:
             raise CalibrationError(
-                f"{where} is of {one.device.name!r} with {one.device.sms} SMs, not of {found.devices[0].model!r} with "
-                f"{found.devices[0].sms}; give the cluster that it was measured on"
+                f"{where} is of {one.device.name!r} with {one.device.sms} SMs, not of {chosen.devices[0].model!r} with "
+                f"{chosen.devices[0].sms}; give the cluster that it was measured on"
             )
-    return found
+    return chosen
 
 
 def _require_devices(measured: Cluster, cluster: Cluster, what: str) -> None:
-    """Refuse what was measured on other devices."""
-    theirs, mine = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
-    if theirs != mine:
+    """Refuse measurements of other devices."""
+    theirs, ours = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
+    if theirs != ours:
         raise CalibrationError(
-            f"{what} was measured on {theirs}, not on {mine}; give the cluster that it was measured on"
+            f"{what} was measured on {theirs}, not on {ours}; give the cluster that it was measured on"
         )
 
 
@@ -209,16 +211,16 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
     graphs += [(run.program.graph, f"run {run.name!r}") for run in runs]
     if not graphs:
         return None
-    found = graphs[0][0]
+    first = graphs[0][0]
     for measured, what in graphs:
-        require_same(measured, found, what)
+        require_same(measured, first, what)
     if graph is not None:
-        require_same(found, graph, "the profile")
-    return found
+        require_same(first, graph, "the profile")
+    return first
 
 
 def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator) -> list[bool]:
-    """Return which runs no fit is to see: a part of those on several streams, if there are enough."""
+    """Return the runs that no fit sees: a part of those on several streams, if there are enough."""
     several = np.flatnonzero([run.is_concurrent for run in runs])
     few = not part or len(several) < _FEWEST_TO_HOLD_OUT
     count = 0 if few else min(max(1, round(part * len(several))), len(several) - 1)
@@ -227,18 +229,19 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
 
 
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for one in profiles:
         device = one.device.name if one.device else None
-        given = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
-        given |= one.runs[0].environment if one.runs else {}
-        found |= {key: text for key, text in given.items() if text is not None and key not in found}
-    return found | {"runs": str(n_runs)}
+        candidates = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
+        candidates |= one.runs[0].environment if one.runs else {}
+        facts |= {key: text for key, text in candidates.items() if text is not None and key not in facts}
+    return facts | {"runs": str(n_runs)}
 
 
 # Times of operators, and parameters of devices, from runs of a graph as it is used -------------------
 
-_ALONE, _SHARED = 0.04, 0.3
+_ALONE = 0.04
+_SHARED = 0.3
 """Standard deviation of the logarithm of a measured over a simulated time of an operator: alone, and never alone."""
 
 _DURATION: Final = 0.3
@@ -257,30 +260,31 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     Parameters
     ----------
     runs
-        Of one graph.
+        Runs of one graph.
     cluster
-        What they are simulated on.
+        Cluster that simulates them.
     before
         Times to begin with, us, shape (n_ops,); None takes measured ones.
 
     Notes
     -----
-    Times are multiplied by measured over simulated until that settles: by a weighted mean over the runs of its
-    logarithm, what is far from the weighted median pulled in. A run in which an operator had company weighs less.
-    O(runs x simulations), at most eight of them each.
+    Times are multiplied by measured over simulated until the factors settle: by a weighted mean over the runs of its
+    logarithm, with values far from the weighted median pulled in. A run in which an operator ran beside others weighs
+    less. O(runs x simulations), at most eight of them each.
     """
     gap = cluster.devices[0].gap
     measured = np.array([run.durations(gap) for run in runs])  # (n_runs, n_ops)
     spread = np.array([np.hypot(_ALONE, _SHARED * run.overlap) for run in runs])
     weights = spread**-2.0
-    ops, times = range(measured.shape[1]), before
+    ops = range(measured.shape[1])
+    times = before
     if times is None:
         times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
     for _ in range(_MOST_UPDATES):
         simulated = np.array([run.by_operator(run.simulated(cluster, times)) for run in runs])
-        known = (measured > 0) & (simulated > 0)
-        ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=known))
-        change = np.array([_middle(ratio[:, i], weights[:, i] * known[:, i], spread[:, i]) for i in ops])
+        usable = (measured > 0) & (simulated > 0)
+        ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=usable))
+        change = np.array([_middle(ratio[:, i], weights[:, i] * usable[:, i], spread[:, i]) for i in ops])
         times = times * np.exp(_DAMPING * change)
         if np.abs(change).max() < _SETTLED:
             break
@@ -318,54 +322,57 @@ def refit(
     Parameters
     ----------
     runs
-        To fit to.
+        Runs to fit to.
     cluster
-        What they ran on, with the values that `beliefs` say nothing of.
+        Their cluster, with the values of parameters that have no belief.
     beliefs
-        What microbenchmarks said of the parameters, or what was believed before any.
+        Beliefs from microbenchmarks, or prior ones.
     identified
-        Those of them that microbenchmarks identified.
+        Parameters that microbenchmarks identified.
 
     Returns
     -------
     Fit
-        Of the parameters.
+        Fit of the parameters.
     numpy.ndarray
         Times of the operators in us, shape (n_ops,).
     """
     wanted = [name for name in beliefs if name in fitting.SHARING or (name not in identified and _matters(name, runs))]
     before = {}
-    for name in wanted:  # what microbenchmarks say is less sure in place
-        parameter, (mean, spread) = fitting.PARAMETERS[name], beliefs[name]
+    for name in wanted:  # microbenchmarks' results are less certain in place
+        parameter = fitting.PARAMETERS[name]
+        (mean, spread) = beliefs[name]
         before[name] = fitting.Belief(mean, min(hypot(spread, parameter.in_place), parameter.spread))
     telling = [run for run in runs if run.is_concurrent]
     if not telling or any(name not in fitting.SHARING for name in wanted):
         telling = list(runs)
     groups = np.repeat(np.arange(len(telling)), 1 + len(runs[0].graph))
-    times, found = operator_times(runs, cluster), None
+    times = operator_times(runs, cluster)
+    fit = None
     for _ in range(_ROUNDS):
-        known = times
+        fitted_times = times
 
-        def residuals(values: Values, known: Floats = known) -> Floats:
+        def residuals(values: Values, known: Floats = fitted_times) -> Floats:
             tried = fitting.with_values(cluster, values)
             rows: list[Floats] = []
             for run in telling:
                 spans = run.simulated(tried, known)
-                measured, simulated = run.durations(tried.devices[0].gap), run.by_operator(spans)
+                measured = run.durations(tried.devices[0].gap)
+                simulated = run.by_operator(spans)
                 both = (measured > 0) & (simulated > 0)
                 whole = np.log(spans.makespan / run.measured) / np.hypot(_MAKESPAN, run.noise)
                 durations = np.log(np.divide(simulated, measured, out=np.ones_like(measured), where=both)) / _DURATION
                 rows.append(np.append(whole, durations))
             return np.concatenate(rows)
 
-        found = fitting.fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
-        times = operator_times(runs, fitting.with_values(cluster, found.values), times)
-    assert found is not None
-    return found, times
+        fit = fitting.fit(residuals, groups, before, identified, near=None if fit is None else fit.beliefs)
+        times = operator_times(runs, fitting.with_values(cluster, fit.values), times)
+    assert fit is not None
+    return fit, times
 
 
 def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
-    """Return whether a parameter can matter to runs: those of captured graphs only where there are any, and so on."""
+    """Return whether a parameter can matter to runs: one of captured graphs only if some run is captured, and so on."""
     if name.startswith("graph_"):
         return any(run.program.execution == "graph" for run in runs)
     if name.startswith(("link.", "copy")):

@@ -19,7 +19,7 @@ from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, 
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01
-_SYNTH: Final = "synth"  # kind of what backends run in place of an operator that says nothing of its kernels
+_SYNTH: Final = "synth"  # kind of operators that backends run instead of operators without kernels
 _CLOSE: Final = 1e-9  # part of a time: through other units and back
 
 
@@ -33,22 +33,22 @@ class Error(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Calibration(Checked, Document):
-    """What was fitted to measurements of a device: a cluster, and a cost model.
+    """A fit to measurements of a device: a cluster, and a cost model.
 
     Parameters
     ----------
     provenance
         Device, backend, dates, versions, number of runs.
     cluster, prior
-        With fitted parameters, and before.
+        The cluster with fitted parameters, and before the fit.
     graph
         The graph that was measured, as the backend ran it, or None.
     times
         Us of each measured operator alone, in place, by name.
     scales
-        By kind of operator the median of measured over roofline time.
+        Median of measured over roofline time by kind of operator.
     parameters, microbenchmarked
-        What became of each parameter, and by microbenchmarks alone.
+        Result of each parameter, and by microbenchmarks alone.
     residuals
         Every run, measured and predicted.
     runs, held_out
@@ -56,14 +56,17 @@ class Calibration(Checked, Document):
 
     Notes
     -----
-    As a cost model it answers with the measured time for an operator that is the measured one: of the same name, kind,
-    shape and attributes, and of the same FLOP or time where no shape is known. For one that was not measured (a merged
-    one, say) it is the roofline time by the scale of its kind; for a kind that was not measured either, the operator's
-    own `time`, and without one its roofline time by the scale of all. On a device of another model times change as the
-    roofline time does; those of operators without FLOP and bytes stay.
+    As a cost model it returns the measured time for an operator that equals a measured one: same name, kind, shape and
+    attributes, and same FLOP, or same time where no shape is known. An operator that was not measured (a merged one,
+    say) gets its roofline time times the scale of its kind; if its kind was not measured either, its own `time`, and
+    without one its roofline time times the scale of all. On a device of another model times change as the roofline time
+    does; times of operators without FLOP and bytes stay.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "calibration", CalibrationError, "simsched.calibration", None
+    SUBJECT = "calibration"
+    ERROR = CalibrationError
+    FORMAT = "simsched.calibration"
+    INDENT = None
     provenance: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     cluster: Cluster
     prior: Cluster
@@ -92,7 +95,7 @@ class Calibration(Checked, Document):
 
     @classmethod
     def from_file(cls, **values: Any) -> "Calibration":
-        """Make one of what its file has; parameters that the model had before are left out."""
+        """Make a calibration from the data of its file; parameters that the model no longer has are left out."""
         for name in ("parameters", "microbenchmarked"):
             values[name] = tuple(row for row in values.get(name, ()) if row.name not in RETIRED)
         return cls(**values)
@@ -114,11 +117,13 @@ class Calibration(Checked, Document):
         """Return the time of an operator alone on a device in us (see Notes of the class)."""
         if self.is_measured(op):
             assert self.graph is not None
-            mine, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
-            is_load = mine.flops or mine.nbytes
-            if device.model in [known.model for known in devices] or not is_load:
+            own = self.graph[op.name]
+            time = self.times[op.name]
+            devices = self.cluster.devices
+            is_load = own.flops or own.nbytes
+            if device.model in [other.model for other in devices] or not is_load:
                 return time
-            return time * (roofline(mine, device) / roofline(mine, devices[0]))
+            return time * (roofline(own, device) / roofline(own, devices[0]))
         scale = self.scales.get(op.kind)
         if scale is None and op.time is not None:
             return op.time
@@ -130,34 +135,35 @@ class Calibration(Checked, Document):
         """Return whether an operator is the one that was measured under its name."""
         if op.name not in self.times or self.graph is None:
             return False
-        mine, taken = self.graph[op.name], self.times[op.name]
-        if not _is_made_of(mine, op):
+        own = self.graph[op.name]
+        own_time = self.times[op.name]
+        if not _is_made_of(own, op):
             return False
         if op.output_shape is not None and op.time is None:
-            return mine.kind == op.kind or not (op.kernels or op.works)
-        if mine.kind == _SYNTH and op.kind != _SYNTH:  # it stands for one that said nothing of its kernels
+            return own.kind == op.kind or not (op.kernels or op.works)
+        if own.kind == _SYNTH and op.kind != _SYNTH:  # it replaces an operator without kernels
             return not (op.kernels or op.works) and _same_time(
-                default_cost(op, self.prior.devices[0]), mine.time, taken
+                default_cost(op, self.prior.devices[0]), own.time, own_time
             )
         if op.output_shape is not None or op.kind == _SYNTH:
             return True
-        if op.flops and mine.flops:  # those of known shape are counted variously
-            return op.flops == mine.flops
-        return _same_time(op.time, mine.time, taken)
+        if op.flops and own.flops:  # FLOP of operators of known shape are counted in several ways
+            return op.flops == own.flops
+        return _same_time(op.time, own.time, own_time)
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`.
 
-        Those of a graph are found once for each device and kept while the graph lives. O(V), then O(len(ops)).
+        Times of a graph are computed once for each device and kept while the graph lives. O(V), then O(len(ops)).
         """
-        known: dict[Device, Floats] = _remembered(self._known, graph, dict)
+        times_of: dict[Device, Floats] = _cached_for(self._known, graph, dict)
         plain = replace(device, name="gpu0") if device.name != "gpu0" else device
-        if plain not in known:
-            known[plain] = np.array([self(op, device) for op in graph.operators])
-        return known[plain][ops]
+        if plain not in times_of:
+            times_of[plain] = np.array([self(op, device) for op in graph.operators])
+        return times_of[plain][ops]
 
     def apply(self, graph: OpGraph) -> OpGraph:
-        """Return a graph with what was measured in place of what it had.
+        """Return a graph with measurements instead of its own values.
 
         Parameters
         ----------
@@ -168,36 +174,36 @@ class Calibration(Checked, Document):
         -------
         OpGraph
             Measured operators have their time, and kernels, FLOP, bytes, intensity and kind as they were run; edges
-            between two of them the bytes that were moved. Others keep all but their time, which a call says. The
-            graph itself if it is applied already; for the same graph always the same object.
+            between two of them have the bytes that were moved. Other operators keep all but their time, which the cost
+            model gives. The graph itself if it is applied already; for the same graph always the same object.
         """
-        applied: OpGraph | None = _remembered(self._applied, graph, lambda: self._apply(graph))
+        applied: OpGraph | None = _cached_for(self._applied, graph, lambda: self._apply(graph))
         return graph if applied is None else applied
 
     def _apply(self, graph: OpGraph) -> OpGraph | None:
-        """Return the graph with what was measured, None if it has that already."""
-        operators = [self._measured(op, self.cluster.devices[0]) for op in graph.operators]
+        """Return the graph with measurements, None if it has them already."""
+        operators = [self._measured_operator(op, self.cluster.devices[0]) for op in graph.operators]
         if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
             return None
-        mine = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
+        own_edges = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
         edges = []
         for edge in graph.edges:
-            ran = mine.get((edge.src, edge.dst))
+            ran = own_edges.get((edge.src, edge.dst))
             if ran is not None and edge.transfer is not None:
                 edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
             edges.append(edge)
         applied = OpGraph(operators, edges, graph.name)
-        _remembered(self._applied, applied, lambda: None)
+        _cached_for(self._applied, applied, lambda: None)
         return applied
 
-    def _measured(self, op: Operator, device: Device) -> Operator:
+    def _measured_operator(self, op: Operator, device: Device) -> Operator:
         time = self(op, device)
         if not self.is_measured(op):
             return replace(op, time=time) if op.time != time else op
         assert self.graph is not None
-        mine = self.graph[op.name]
+        own = self.graph[op.name]
         fields = ("kind", "flops", "nbytes", "kernels", "intensity", "dtype")
-        return replace(op, time=time, **{name: getattr(mine, name) for name in fields})
+        return replace(op, time=time, **{name: getattr(own, name) for name in fields})
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the parameters as rows of texts, the first their headings."""
@@ -225,50 +231,52 @@ class Calibration(Checked, Document):
         return lines
 
     def verdict(self) -> str:
-        """Return in a sentence or two what it is good for, and what to measure next."""
-        error, missing = self.error, [row.name for row in self.parameters if not row.identified]
+        """Return one or two sentences on the calibration's use, and on the next measurement to make."""
+        error = self.error
+        missing = [row.name for row in self.parameters if not row.identified]
         if error is None:
-            said = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
+            sentence = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
         elif error.p90 <= _MISSED:
-            apart, off = 2 * error.mean, error.p90
-            said = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
+            apart = 2 * error.mean
+            off = error.p90
+            sentence = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
         else:
-            said = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
+            sentence = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
         doubts = [
             *(["see the warnings"] * bool(self.warnings())),
             *([f"not measured: {', '.join(missing)}"] * bool(missing)),
         ]
-        return "; ".join([said, *doubts])
+        return "; ".join([sentence, *doubts])
 
 
-def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
-    """Return what is kept of a graph as long as there is that graph, made when it is first asked for."""
+def _cached_for(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
+    """Return a graph's cached value, computed on first use and kept as long as the graph."""
     key = id(graph)
-    found = kept.get(key)
-    if found is None or found[0]() is not graph:
-        found = kept[key] = ref(graph, lambda _: kept.pop(key, None)), make()
-    return found[1]
+    entry = kept.get(key)
+    if entry is None or entry[0]() is not graph:
+        entry = kept[key] = ref(graph, lambda _: kept.pop(key, None)), make()
+    return entry[1]
 
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
     """Return, by kind of operator, the median of measured over roofline time."""
     ratios = grouped((op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times)
-    return {kind: float(np.median(found)) for kind, found in ratios.items()}
+    return {kind: float(np.median(values)) for kind, values in ratios.items()}
 
 
 # Whether an operator or a graph is the one that was measured: others may have the same names -------
 
 
 def _same_time(time: float | None, *known: float | None) -> bool:
-    """Return whether a time in us is one of those known, or none is said."""
+    """Return whether a time in us is one of the known times, or no time is given."""
     return time is None or any(other is not None and isclose(time, other, rel_tol=_CLOSE) for other in known)
 
 
 def _is_made_of(ran: Operator, op: Operator) -> bool:
-    """Return whether `ran` can be what a backend made of an operator of its name, whatever their times are.
+    """Return whether a backend can have made `ran` from an operator of its name, whatever their times are.
 
-    Shapes and attributes say what an operator does. Where they are not known, synthetic ones are told by their FLOP, or
-    by their time and utilization: FLOP are other ones where a backend measures its rates in each process.
+    Shapes and attributes identify an operator. Where they are not known, synthetic operators are identified by their
+    FLOP, or by their time and utilization: their FLOP differ where a backend measures its rates in each process.
     """
     shapes = [(o.input_shapes, o.output_shape, o.attributes) for o in (ran, op)]
     if shapes[0] != shapes[1]:
@@ -282,7 +290,7 @@ def _is_made_of(ran: Operator, op: Operator) -> bool:
 
 
 def require_same(measured: OpGraph, graph: OpGraph, what: str) -> None:
-    """Refuse what was measured of another graph than the one given, which may be as it was before it was realised.
+    """Refuse measurements of another graph than the given one, which may be in its form before realisation.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`MeasuredRun`: what calibration keeps of a replay, and what the simulator says of the same program."""
+"""`MeasuredRun`: the parts of a replay that calibration keeps, and their simulation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
 _PLACES: Final = 6  # digits after the point of a time in us
-_KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
+_KEPT: Final = "_asked"  # attribute of a run that keeps its last launches
 _OF_PROGRAM: Final = (
     "execution",
     "n_events",
@@ -43,16 +43,17 @@ _OF_PROGRAM: Final = (
 )
 
 
-FITTED, HELD_OUT = "fit", "held-out"
+FITTED = "fit"
+HELD_OUT = "held-out"
 
 
 class Residual(NamedTuple):
-    """A run as it was measured and as the calibrated simulator predicts it.
+    """Measured makespan of a run, and its prediction by the calibrated simulator.
 
     Parameters
     ----------
     name
-        Of the run.
+        Name of the run.
     measured, predicted
         Median latency, and simulated makespan, in us.
     role
@@ -77,14 +78,15 @@ class CopyColumns(Checked):
     Parameters
     ----------
     op, device
-        Operators whose outputs are copied, and where to, by their places.
+        Operators whose outputs are copied, and the devices that receive them, by index.
     nbytes, transfer
         Sizes in bytes, and exact times in us or null.
     times
         Start and end in us of each: two numbers for each.
     """
 
-    SUBJECT, ERROR = "copies of a run", CalibrationError
+    SUBJECT = "copies of a run"
+    ERROR = CalibrationError
     op: Ints
     device: Ints
     nbytes: Floats
@@ -99,7 +101,7 @@ class MeasuredRun(Checked):
     Parameters
     ----------
     name
-        That of the replay.
+        Name of the replay.
     latency
         us of each repeat.
     launches
@@ -111,17 +113,17 @@ class MeasuredRun(Checked):
     thread_ptr
         Where the instructions of each host thread begin, and where the last end.
     action
-        Of each instruction: 0 launch, 1 record, 2 wait, 3 copy, 4 barrier, 5 sync.
+        Action of each instruction: 0 launch, 1 record, 2 wait, 3 copy, 4 barrier, 5 sync.
     device, stream, argument
-        Of each instruction, by their places; -1 where there is none.
+        Device, stream and argument of each instruction, by index; -1 where it has none.
     priority
-        Of the stream of each operator.
+        Priority of each operator's stream.
     lead, own
-        Host time in us before each instruction, and of its own or null.
+        Host time in us before each instruction, and the instruction's own host time or null.
     copies
         The copies.
     program
-        What ran, over the graph as it was realised; files do not hold it, see `made`.
+        The program, over the graph as it was realised; files do not hold it, see `made`.
 
     Raises
     ------
@@ -133,7 +135,8 @@ class MeasuredRun(Checked):
     Times are rounded to a picosecond, as files hold them: a fit to a file is the same to the last digit.
     """
 
-    SUBJECT, ERROR = "run {0.name!r}", CalibrationError
+    SUBJECT = "run {0.name!r}"
+    ERROR = CalibrationError
     name: str
     latency: Times
     launches: Floats
@@ -164,8 +167,9 @@ class MeasuredRun(Checked):
 
     @classmethod
     def of(cls, replay: Replay) -> "MeasuredRun":
-        """Return what is kept of a replay."""
-        program, spans = replay.program, spans_of(replay.trace)
+        """Return the run of a replay."""
+        program = replay.program
+        spans = spans_of(replay.trace)
         copies = CopyColumns(**program.copies._asdict(), times=spans.copies.ravel())
         return cls(
             name=replay.name,
@@ -177,13 +181,15 @@ class MeasuredRun(Checked):
         )
 
     def made(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
-        """Return the run with its program, that of a graph on a cluster if it has none."""
+        """Return the run with its program; without one, with the program of a graph on a cluster."""
         if self.program is not None:
             return self
-        told: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
+        fields_of_program: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
         copies = Copies(*(getattr(self.copies, name) for name in Copies._fields))
         try:
-            program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
+            program = Program(
+                graph, [device.name for device in cluster.devices], copies=copies, **fields_of_program
+            ).check()
         except ValueError as error:
             raise self.refusal(str(error)) from None
         for name, times, count in (
@@ -215,7 +221,7 @@ class MeasuredRun(Checked):
 
     @property
     def in_place(self) -> bool:
-        """Whether it ran a graph as it is used, not one made to identify parameters."""
+        """Whether it ran a graph of real use, not one made to identify parameters."""
         return not self.name.startswith(MICROBENCHMARKS)
 
     @cached_property
@@ -236,12 +242,13 @@ class MeasuredRun(Checked):
         return len(np.unique(places[self.program.action == LAUNCH])) > 1
 
     def durations(self, gap: float = 0.0) -> Floats:
-        """Return the measured us of each operator: its kernels and what lies between them, of which a `gap` counts.
+        """Return the measured us of each operator: its kernels and the times between them, each at most a `gap`.
 
-        Anything longer was spent waiting, for the host or for room on the device.
+        A longer time was spent waiting, for the host or for room on the device.
         """
-        op, launches = self.program.launches.op, self.spans.launches
-        rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
+        op = self.program.launches.op
+        launches = self.spans.launches
+        rows = np.flatnonzero(op[1:] == op[:-1])  # kernels that another one of their operator follows
         between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
         return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
 
@@ -262,7 +269,7 @@ class MeasuredRun(Checked):
         return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Spans:
-        """Return what the simulator says of the program with operators of these times in us."""
+        """Return the simulation of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
         columns, _ = plan.trace_columns(self._launches(cluster, times))
         return spans_in(self.program, columns)
@@ -272,24 +279,25 @@ class MeasuredRun(Checked):
         return float(Plan(self.program, cluster).makespans(self._launches(cluster, times))[0])
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
-        """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
-        asked = tuple(
+        """Return the launches' parameters; the last ones are kept, because most fits do not change them."""
+        key = tuple(
             (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
             for d in cluster.devices
         )
-        kept = self.__dict__.get(_KEPT)
-        if kept is None or kept[0] is not times or kept[1] != asked:
-            program, devices = self.program, launch_devices(self.program)
-            found = demand_of(
+        entry = self.__dict__.get(_KEPT)
+        if entry is None or entry[0] is not times or entry[1] != key:
+            program = self.program
+            devices = launch_devices(self.program)
+            demand = demand_of(
                 self.graph, program.launches, cluster, devices, times[program.launches.op], priority=program.priority
             )
-            kept = self.__dict__[_KEPT] = (times, asked, found)
-        rows: Array = kept[2]
+            entry = self.__dict__[_KEPT] = (times, key, demand)
+        rows: Array = entry[2]
         return rows
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
-    """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
+    """Return a graph whose kernels have their measured shares of their operators' times."""
     if not (np.diff(graph.kernel_ptr) > 1).any():
         return graph
     ptr = given_launches(graph).ptr

@@ -1,6 +1,6 @@
-"""The parameters of a cluster that can be fitted, what is believed of each, and how measurements change that.
+"""The parameters of a cluster that can be fitted, prior beliefs on them, and their fit to measurements.
 
-A fit is least squares with a robust loss on top of what is believed beforehand; it says how sure its answer is.
+A fit is least squares with a robust loss on top of prior beliefs; it also gives the certainty of its answer.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,7 +24,7 @@ NORMAL_95: Final = 1.96
 
 
 class Belief(NamedTuple):
-    """What is believed of a parameter: mean and standard deviation on its own scale."""
+    """Belief on a parameter: mean and standard deviation on its own scale."""
 
     mean: float
     spread: float
@@ -38,23 +38,24 @@ UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number of the simulator's model that measurements can tell.
+    """One number of the simulator's model that measurements can identify.
 
     Parameters
     ----------
     name
         The field of `Device`; ``interference.compute.memory`` and the like; ``link.latency``, ``link.bandwidth``.
     spread
-        Standard deviation of what is believed of it beforehand: of its logarithm, or of itself if not `log`.
+        Standard deviation of the prior belief: of its logarithm, or of itself if not `log`.
     in_place
-        The same for what microbenchmarks say of how it is in place (on cold data, between other kernels).
+        Standard deviation of the belief from microbenchmarks on its value in place (on cold data, between other
+        kernels).
     log
         Whether its logarithm is fitted, which keeps it positive.
     low, high
         Bounds of its value.
     rough
-        Whether what is simulated makes steps where it changes, because blocks are issued whole and orders change:
-        slopes mislead there, so it is searched for by trial too.
+        Whether simulated times change in steps with it, because blocks are issued whole and orders change: slopes
+        mislead there, so a search by trial comes first.
     """
 
     name: str
@@ -77,8 +78,8 @@ class Parameter:
         return min(value, self.high)
 
     def belief(self, value: float) -> "Belief":
-        """Return what is believed of it beforehand where it is said to have a value."""
-        if self.log and value < SMALLEST:  # said to cost nothing: no order of magnitude to go by
+        """Return the prior belief of a parameter with a given value."""
+        if self.log and value < SMALLEST:  # given as free: no order of magnitude to start from
             return UNKNOWN_COST
         return Belief(self.inward(value), self.spread)
 
@@ -149,10 +150,10 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 def values_of(cluster: Cluster) -> dict[str, float]:
     """Return the value of each parameter that can be fitted in a cluster, by name: of its first device and link."""
     device = cluster.devices[0]
-    found = {name: getattr(device, name) for name in PARAMETERS if "." not in name}
-    found |= {name: device.interference[i][j] for name, (i, j) in INTERFERENCE.items()}
-    found |= {name: getattr(link, name.removeprefix("link.")) for _, _, link in cluster.links[:1] for name in LINKS}
-    return {name: float(found[name]) for name in PARAMETERS if isfinite(found.get(name, inf))}
+    values = {name: getattr(device, name) for name in PARAMETERS if "." not in name}
+    values |= {name: device.interference[i][j] for name, (i, j) in INTERFERENCE.items()}
+    values |= {name: getattr(link, name.removeprefix("link.")) for _, _, link in cluster.links[:1] for name in LINKS}
+    return {name: float(values[name]) for name in PARAMETERS if isfinite(values.get(name, inf))}
 
 
 def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
@@ -164,16 +165,16 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     rows = [list(row) for row in cluster.devices[0].interference]
     for name, (i, j) in INTERFERENCE.items():
         rows[i][j] = values.get(name, rows[i][j])
-    found = cluster.replace_devices(**changes, interference=rows)
+    changed = cluster.replace_devices(**changes, interference=rows)
     if not cluster.links or not any(name in values for name in LINKS):
-        return found
+        return changed
     prior = values_of(cluster)
     latency, bandwidth = (values[name] / prior[name] if name in values and prior.get(name) else 1.0 for name in LINKS)
     links = tuple(
         (a, b, replace(link, latency=link.latency * latency, bandwidth=link.bandwidth * bandwidth))
         for a, b, link in cluster.links
     )
-    return replace(found, links=links)
+    return replace(changed, links=links)
 
 
 RETIRED: Final = ("sm_sensitivity", "dram_sensitivity")
@@ -190,9 +191,9 @@ class ParameterRow(NamedTuple):
     value, prior
         Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
     low, high
-        Between which it lies with 95 %, by the fit or by what was believed beforehand.
+        Ends of its 95 % interval, by the fit or by the prior belief.
     identified
-        Whether measurements said enough of it.
+        Whether measurements identify it.
     note
         Why not, or an empty text.
     """
@@ -207,13 +208,13 @@ class ParameterRow(NamedTuple):
 
     @property
     def belief(self) -> Belief:
-        """What it says of the parameter on the scale on which it is fitted."""
+        """The belief in the parameter on the scale on which it is fitted."""
         low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
         return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
 
 
 def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
-    """Return the parameters of a cluster of which nothing was measured yet."""
+    """Return the parameters of a cluster before any measurement."""
     rows = []
     for name, value in values_of(cluster).items():
         _, low, high = PARAMETERS[name].interval(PARAMETERS[name].belief(value))
@@ -222,12 +223,12 @@ def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
 
 
 def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief]:
-    """Return what rows say of the parameters of a cluster; of those not identified, what was believed beforehand."""
+    """Return beliefs from rows on the parameters of a cluster; prior beliefs for parameters that are not identified."""
     beliefs = {name: PARAMETERS[name].belief(value) for name, value in values_of(prior).items()}
     return beliefs | {row.name: row.belief for row in rows if row.identified}
 
 
-def identified(rows: Sequence[ParameterRow]) -> Mapping[str, float]:
+def identified_values(rows: Sequence[ParameterRow]) -> Mapping[str, float]:
     """Return the values of the parameters that were identified, by name."""
     return {row.name: row.value for row in rows if row.identified}
 
@@ -240,9 +241,9 @@ _FINEST: Final = 0.2  # part of its spread to which a rough parameter is searche
 _SCANNED: Final = (-2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0)  # spreads from where a parameter begins, or was put
 _MOST_STEPS: Final = 12
 _LENGTHS: Final = (1.0, 0.3, 0.1)
-_SETTLED: Final = 0.01  # by which the sum falls in the last step
+_SETTLED: Final = 0.01  # least fall of the sum in a step that is not the last
 _TELLING: Final = 0.6  # part of its spread that a parameter may keep and be called identified
-_OBJECTION: Final = 4.0  # by which the sum may grow where a parameter is put back: two standard deviations
+_OBJECTION: Final = 4.0  # most growth of the sum where a parameter is put back: two standard deviations
 _SEEN: Final = 1e-3  # standard deviations: a change
 _FAR: Final = 3.0  # standard deviations: a residual that contradicts
 _ROBUST: Final = 2.0  # standard deviations beyond which a residual counts less
@@ -256,14 +257,14 @@ Residuals = Callable[[Mapping[str, float]], Floats]
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found.
+    """Result of a fit.
 
     Parameters
     ----------
     beliefs
-        What is believed of each parameter now.
+        Belief in each parameter after the fit.
     unidentified
-        Those that keep what was believed before, with the reason.
+        Parameters that keep their prior belief, with the reason.
     """
 
     beliefs: Beliefs
@@ -272,20 +273,20 @@ class Fit:
     @property
     def values(self) -> dict[str, float]:
         """Values of the parameters that were identified."""
-        known = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
-        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in known.items()}
+        identified = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
+        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in identified.items()}
 
-    def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
-        """Return rows with what the fit found; what it could not identify stays as an earlier one left it."""
-        found = []
+    def update_rows(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
+        """Return rows with the fit's results; parameters that it could not identify keep an earlier fit's."""
+        new_rows = []
         for row in rows:
             if row.name in self.unidentified:
                 row = row if row.identified else row._replace(note=self.unidentified[row.name])
             elif row.name in self.beliefs:
                 value, low, high = PARAMETERS[row.name].interval(self.beliefs[row.name])
                 row = ParameterRow(row.name, value, row.prior, low, high, True)
-            found.append(row)
-        return tuple(found)
+            new_rows.append(row)
+        return tuple(new_rows)
 
 
 def fit(
@@ -296,56 +297,62 @@ def fit(
     Parameters
     ----------
     residuals
-        Called with values of parameters; those that it is not given have those believed beforehand.
+        Called with values of parameters; missing ones have their prior value.
     groups
         The run that each residual is of, from 0, shape (n_residuals,).
     before
-        The parameters, with what is believed of them beforehand.
+        The parameters, with prior beliefs.
     identified
-        Those of them that earlier measurements identified, whatever these say.
+        Parameters that earlier measurements identified; they stay identified.
     near
-        What a fit to nearly the same residuals found.
+        Result of a fit to nearly the same residuals.
 
     Notes
     -----
     Minimised is ``sum(rho(r_i)) + sum(((u_j - mean_j) / spread_j)^2)`` over the places u of the parameters on their
-    scales (mostly logarithms), rho the soft L1 loss. A parameter whose spread the measurements do not bring below
-    0.6 of what it was is not identified; it is put back, and the others are fitted again, unless the measurements
-    object by two standard deviations. Where slopes mislead a scan and a compass search come first, and slopes are
-    taken over a wider step.
+    scales (mostly logarithms), rho the soft L1 loss. A parameter whose spread the measurements do not bring below 0.6
+    of its prior spread is not identified; it is put back, and the others are fitted again, unless the measurements
+    object by two standard deviations. Where slopes mislead a scan and a compass search come first, and slopes are taken
+    over a wider step.
 
-    Spreads are the limit of a bootstrap that draws runs with replacement, residuals' noise and what was believed before
-    anew, and moves the fit by one Gauss-Newton step: with J the Jacobian, P what was believed, ``H = J'J + P`` and
+    Spreads are the limit of a bootstrap that draws runs with replacement, draws residuals' noise and prior beliefs
+    again, and moves the fit by one Gauss-Newton step: with J the Jacobian, P the prior precision, ``H = J'J + P`` and
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
-    minimum, names = partial(_Minimum, residuals, before), list(before)
-    whole = found = minimum(names, None if near is None else {name: near[name].mean for name in names})
-    reasons = {name: why for name, why in _unidentified(found, before).items() if name not in identified}
+    minimum = partial(_Minimum, residuals, before)
+    names = list(before)
+    whole = minimum_found = minimum(names, None if near is None else {name: near[name].mean for name in names})
+    reasons = {
+        name: why for name, why in _unidentified_parameters(minimum_found, before).items() if name not in identified
+    }
     if reasons:
-        found = minimum([name for name in names if name not in reasons], whole.places)
-        if found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
-            found, doubtful, reasons = whole, reasons, {}
+        minimum_found = minimum([name for name in names if name not in reasons], whole.places)
+        if minimum_found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
+            minimum_found = whole
+            doubtful = reasons
+            reasons = {}
             for name, why in doubtful.items():
-                without = minimum([other for other in found.places if other != name], found.places)
-                if without.cost <= found.cost + _OBJECTION:
-                    found, reasons[name] = without, why
+                without = minimum([other for other in minimum_found.places if other != name], minimum_found.places)
+                if without.cost <= minimum_found.cost + _OBJECTION:
+                    minimum_found = without
+                    reasons[name] = why
     for name, why in reasons.items():
-        if why in (_NONE, _HARDLY) and _is_contradicted(residuals, found, name, before[name]):
+        if why in (_NONE, _HARDLY) and _is_contradicted(residuals, minimum_found, name, before[name]):
             reasons[name] = "contradicted by runs, which no value of it explains"
-    spread = found.spread(groups)
-    fitted = {name: Belief(u, s) for (name, u), s in zip(found.places.items(), spread.tolist(), strict=True)}
+    spread = minimum_found.spread(groups)
+    fitted = {name: Belief(u, s) for (name, u), s in zip(minimum_found.places.items(), spread.tolist(), strict=True)}
     return Fit({**before, **fitted}, reasons)
 
 
 class _Minimum:
-    """The least sum of squares of residuals, and of how far parameters are from what was believed of them.
+    """The least sum of squares of residuals, and of the parameters' distances from their beliefs.
 
     Attributes
     ----------
     places, cost
-        Of the parameters by name, and the sum there.
+        Places of the parameters by name, and the sum there.
     residual, jacobian
-        Of what was measured, there; the Jacobian may be that of a small step before.
+        Residuals and their Jacobian there; the Jacobian may be from before a small step.
     """
 
     def __init__(
@@ -358,11 +365,12 @@ class _Minimum:
         self._spread = np.array([before[name].spread for name in names])
         self._low, self._high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
         start = np.clip(self._mean if near is None else [near[name] for name in names], self._low, self._high)
-        place, jacobian = self._descended(self._searched(start) if near is None else start)
-        found = self._at(place)
-        n = len(found) - len(names)
-        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(found @ found)
-        self.residual, self.jacobian = found[:n], jacobian[:n]
+        place, jacobian = self._descend(self._search(start) if near is None else start)
+        terms = self._at(place)
+        n = len(terms) - len(names)
+        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
+        self.residual = terms[:n]
+        self.jacobian = jacobian[:n]
 
     @property
     def covariance(self) -> Floats:
@@ -377,12 +385,14 @@ class _Minimum:
         return np.asarray(np.sqrt(np.diag(self.covariance) + (off**2).sum(axis=0)))
 
     def _at(self, place: Floats) -> Floats:
-        """Return what is squared at a place."""
+        """Return the terms of the sum of squares at a place."""
         key = place.tobytes()
         if key not in self._known:
-            found = self._residuals({p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)})
-            # soft L1: what is minimised is rho of each measured residual, but the plain square of each belief
-            bent = np.sign(found) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (found / _ROBUST) ** 2) - 1))
+            residuals = self._residuals(
+                {p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)}
+            )
+            # soft L1: the sum has rho of each measured residual, but the plain square of each belief
+            bent = np.sign(residuals) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (residuals / _ROBUST) ** 2) - 1))
             self._known[key] = np.concatenate([bent, (place - self._mean) / self._spread])
         return self._known[key]
 
@@ -392,23 +402,24 @@ class _Minimum:
         for j, parameter in enumerate(self._parameters):
             ahead = _STEP if place[j] + _STEP <= self._high[j] else -_STEP
             steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
-            start, end = (self._moved(place, j, place[j] + step) for step in steps)
+            start, end = (self._with_place(place, j, place[j] + step) for step in steps)
             columns.append((self._at(end) - self._at(start)) / (end[j] - start[j]))
         return np.column_stack(columns) if columns else np.zeros((len(self._at(place)), 0))
 
-    def _moved(self, place: Floats, j: int, value: float) -> Floats:
+    def _with_place(self, place: Floats, j: int, value: float) -> Floats:
         moved = place.copy()
         moved[j] = np.clip(value, self._low[j], self._high[j])
         return moved
 
-    def _descended(self, place: Floats) -> tuple[Floats, Floats]:
+    def _descend(self, place: Floats) -> tuple[Floats, Floats]:
         """Return a least place, and the slopes there or a small step before, by Gauss-Newton steps within bounds.
 
         A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
         """
         for _ in range(_MOST_STEPS):
-            found, jacobian = self._at(place), self._slope(place)
-            pull = jacobian.T @ found
+            terms = self._at(place)
+            jacobian = self._slope(place)
+            pull = jacobian.T @ terms
             stuck = ((place <= self._low) & (pull > 0)) | ((place >= self._high) & (pull < 0))
             for held in ((), self._rough):
                 free = np.setdiff1d(np.flatnonzero(~stuck), held)
@@ -416,55 +427,60 @@ class _Minimum:
                 step = np.zeros(len(place))
                 step[free] = -np.linalg.solve(part.T @ part, pull[free])
                 tried = (np.clip(place + length * step, self._low, self._high) for length in _LENGTHS)
-                better = next((each for each in tried if self._at(each) @ self._at(each) < found @ found), None)
+                better = next((place_ for place_ in tried if self._at(place_) @ self._at(place_) < terms @ terms), None)
                 if better is not None:
                     break
             else:
                 return place, jacobian
             place = better
-            if float(found @ found - self._at(place) @ self._at(place)) < _SETTLED:
+            if float(terms @ terms - self._at(place) @ self._at(place)) < _SETTLED:
                 return place, jacobian
         return place, self._slope(place)
 
-    def _searched(self, start: Floats) -> Floats:
+    def _search(self, start: Floats) -> Floats:
         """Return a place with a lower sum of squares than its neighbours along each rough parameter.
 
-        By a scan of each, since where it begins may be flat, then by a compass search.
+        By a scan of each, since the start may be flat, then by a compass search.
         """
-        best, least = start, float(self._at(start) @ self._at(start))
+        best = start
+        least = float(self._at(start) @ self._at(start))
 
-        def improved(j: int, value: float) -> bool:
+        def improves(j: int, value: float) -> bool:
             nonlocal best, least
-            tried = self._moved(best, j, value)
-            found = float(self._at(tried) @ self._at(tried))
-            is_better = found < least * (1 - 1e-6)
+            tried = self._with_place(best, j, value)
+            cost = float(self._at(tried) @ self._at(tried))
+            is_better = cost < least * (1 - 1e-6)
             if is_better:
-                best, least = tried, found
+                best = tried
+                least = cost
             return is_better
 
-        rough, spread, step = self._rough, self._spread, self._spread.copy()
+        rough = self._rough
+        spread = self._spread
+        step = self._spread.copy()
         for j in rough:
             for times in _SCANNED:
-                improved(j, start[j] + times * spread[j])
+                improves(j, start[j] + times * spread[j])
         while rough and (step[rough] > _FINEST * spread[rough]).any():
             for j in rough:
-                if step[j] > _FINEST * spread[j] and not any(improved(j, best[j] + side * step[j]) for side in (-1, 1)):
+                if step[j] > _FINEST * spread[j] and not any(improves(j, best[j] + side * step[j]) for side in (-1, 1)):
                     step[j] /= 2
         return best
 
 
-def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
-    """Return which parameters measurements say little of, and why."""
+def _unidentified_parameters(found: _Minimum, before: Beliefs) -> dict[str, str]:
+    """Return the parameters that measurements do not identify, with the reasons."""
     names = list(found.places)
-    information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
+    information = np.diag(found.jacobian.T @ found.jacobian)
+    covariance = found.covariance
     reasons: dict[str, str] = {}
     for j, name in enumerate(names):
-        told = _TELLING * before[name].spread
-        if np.sqrt(covariance[j, j]) < told:
+        threshold = _TELLING * before[name].spread
+        if np.sqrt(covariance[j, j]) < threshold:
             continue
         if information[j] < 1e-9:
             reasons[name] = _NONE
-        elif (information[j] + before[name].spread ** -2.0) ** -0.5 >= told:
+        elif (information[j] + before[name].spread ** -2.0) ** -0.5 >= threshold:
             reasons[name] = _HARDLY
         else:
             scale = np.sqrt(np.diag(covariance))
@@ -477,7 +493,8 @@ def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
 def _is_contradicted(residuals: Residuals, found: _Minimum, name: str, belief: Belief) -> bool:
     """Return whether residuals that other values of a parameter would change are far off where it was put back."""
     values = {other: PARAMETERS[other].outward(place) for other, place in found.places.items()}
-    here, outward = residuals(values), PARAMETERS[name].outward
+    here = residuals(values)
+    outward = PARAMETERS[name].outward
     moved = [residuals({**values, name: outward(belief.mean + times * belief.spread)}) for times in _SCANNED]
     changed = (np.abs(np.array(moved) - here) > _SEEN).any(axis=0)
     return bool((np.abs(here[changed]) > _FAR).any())

@@ -1,4 +1,4 @@
-"""What microbenchmarks say of the parameters of a device, stage by stage."""
+"""Fits of a device's parameters to microbenchmarks, stage by stage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
 from simsched.model.trace import Spans
 from simsched.simulator.workload import demand_on
 
-_CLOCK: Final = 0.3  # us: what a measured time is never better known than
+_CLOCK: Final = 0.3  # us: least uncertainty of a measured time
 _DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer/": (0.03, 0.03)}
 """Relative standard deviations of the first number that a run says, and of the others, beside that."""
 
@@ -32,38 +32,39 @@ _STAGES: Final[Mapping[str, Sequence[str]]] = {
 Rows = tuple[fitting.ParameterRow, ...]
 
 
-def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
-    """Return what becomes of the parameters of a cluster by microbenchmarks, and the residuals of those.
+def fit_microbenchmarks(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
+    """Return the parameters of a cluster after microbenchmarks, and the microbenchmarks' residuals.
 
     Notes
     -----
-    Each stage begins with what the ones before it found, and says more of the same parameters or of others. A kernel
-    takes the time that was measured in that very run, where it ran alone if some of its kind did.
+    Each stage begins with the results of the ones before it, and measures the same parameters or others. A kernel takes
+    its time measured in that very run, where it ran alone if some of its kind did.
     """
     rows = fitting.prior_rows(cluster)
     for kind, names in _STAGES.items():
-        mine = [run for run in runs if run.name.startswith(kind)]
-        said = SoloRuns(mine) if kind == "solo/" else SimulatedRuns(mine, kind)
-        if len(said.groups):
-            known, beliefs = fitting.identified(rows), fitting.beliefs_of(cluster, rows)
-            base = fitting.with_values(cluster, known)
+        stage_runs = [run for run in runs if run.name.startswith(kind)]
+        numbers = SoloRuns(stage_runs) if kind == "solo/" else SimulatedRuns(stage_runs, kind)
+        if len(numbers.groups):
+            identified = fitting.identified_values(rows)
+            beliefs = fitting.beliefs_of(cluster, rows)
+            base = fitting.with_values(cluster, identified)
 
-            def residuals(values: Values, said: SoloRuns | SimulatedRuns = said, base: Cluster = base) -> Floats:
+            def residuals(values: Values, said: SoloRuns | SimulatedRuns = numbers, base: Cluster = base) -> Floats:
                 return said.residuals(fitting.with_values(base, values))
 
             before = {name: beliefs[name] for name in names if name in beliefs}
-            rows = fitting.fit(residuals, said.groups, before, known).updated(rows)
-    fitted = fitting.with_values(cluster, fitting.identified(rows))
+            rows = fitting.fit(residuals, numbers.groups, before, identified).update_rows(rows)
+    fitted = fitting.with_values(cluster, fitting.identified_values(rows))
     return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, times_alone(run))) for run in runs)
 
 
 class SimulatedRuns:
-    """What runs of a stage say: numbers that are read from their times, measured ones and simulated ones alike.
+    """Numbers that a stage reads from its runs' times, measured and simulated ones alike.
 
     Parameters
     ----------
     runs
-        Those of which nothing is read count for nothing.
+        Runs; those without such numbers are ignored.
     kind
         How their names begin.
 
@@ -79,14 +80,15 @@ class SimulatedRuns:
         for run in runs:
             rows = np.flatnonzero(_side_by_side(run)[run.program.launches.op])
             if len(rows) or kind != "pair/":
-                measured, (first, rest) = self._read(run.spans, rows), _DEVIATIONS[kind]
+                measured = self._read(run.spans, rows)
+                (first, rest) = _DEVIATIONS[kind]
                 deviation = np.array([first, *[rest] * (len(measured) - 1)])
                 spread = np.hypot(_CLOCK, np.hypot(deviation, run.noise) * measured)
                 self._runs.append((run, rows, times_alone(run), measured, spread))
         self.groups: Ints = np.repeat(np.arange(len(self._runs)), [len(measured) for *_, measured, _ in self._runs])
 
     def _read(self, spans: Spans, rows: Ints) -> Floats:
-        """Return what times say, of kernels side by side those of some launches."""
+        """Return the numbers of times; of kernels side by side the numbers of some launches."""
         if self._kind == "overhead/":
             return np.array([spans.makespan, spans.launches[:, 0].min()])
         if self._kind == "transfer/":
@@ -106,16 +108,18 @@ class SimulatedRuns:
 
 
 def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
-    """Return which operators of a run are not there to be timed alone; none if those say nothing of one of them."""
-    names, operators = run.graph.names, run.graph.operators
-    known = {signature(op) for op in operators if op.name.startswith(ALONE)}
-    found = np.array([not name.startswith(ALONE) for name in names])
-    return found if all(signature(op) in known for op in operators) else np.zeros(len(names), np.bool_)
+    """Return the operators of a run that were not measured alone; none if times alone are missing for one of them."""
+    names = run.graph.names
+    operators = run.graph.operators
+    alone = {signature(op) for op in operators if op.name.startswith(ALONE)}
+    beside = np.array([not name.startswith(ALONE) for name in names])
+    return beside if all(signature(op) in alone for op in operators) else np.zeros(len(names), np.bool_)
 
 
 def times_alone(run: MeasuredRun) -> Floats:
     """Return the time alone of each operator of a run in us, as measured in it."""
-    durations, operators = run.durations(), run.graph.operators
+    durations = run.durations()
+    operators = run.graph.operators
     if not _side_by_side(run).any():
         return durations
     pairs = zip(operators, durations.tolist(), strict=True)
@@ -131,35 +135,37 @@ _TURNS: Final = 20
 
 
 def signature(op: Operator) -> tuple[float, float, tuple[object, ...]]:
-    """Return what makes two kernels the same work."""
+    """Return a key that is equal for two kernels of the same work."""
     return op.flops, op.nbytes, (op.kind, op.intensity, op.dtype, *op.kernels)
 
 
 class SoloRuns:
-    """What runs of one kernel alone say: its time, and how its rate grows with the number of its blocks.
+    """Numbers from runs of one kernel alone: its time, and the growth of its rate with the number of its blocks.
 
     Parameters
     ----------
     runs
-        Those whose graph has more than one operator, or whose operator has not one kernel, count for nothing.
+        Runs; those whose graph has more than one operator, or whose operator has not one kernel, are ignored.
 
     Attributes
     ----------
     families
-        Kernels of which each block does the same, in different numbers: rows of the graph of all kernels.
+        Kernels with equal blocks in different numbers: rows of the graph of all kernels.
     groups
         The number of the kernel that each residual is of.
 
     Notes
     -----
     A kernel of N blocks, whose blocks take c each on an idle device, takes its latency and the longer of U(N) c and of
-    the time in which DRAM moves its bytes; U(N) is what it takes by itself (`Launch.units`), and depends on
-    `saturating_warps` and `block_spread`. c is the one with which those of a family that DRAM does not limit fit best.
+    the time in which DRAM moves its bytes; U(N) is its time alone in units of c (`Launch.units`), and depends on
+    `saturating_warps` and `block_spread`. c is the value that fits best the kernels of a family that DRAM does not
+    limit.
     """
 
     def __init__(self, runs: Sequence[MeasuredRun]) -> None:
         alone = [run for run in runs if len(run.graph) == 1 and len(run.graph.operator(0).kernels) == 1]
-        kernels, times = [], []
+        kernels = []
+        times = []
         for same in grouped((signature(run.graph.operator(0)), run) for run in alone).values():
             us = [float(run.durations()[0]) for run in same]
             if min(us) > 0:
@@ -186,12 +192,14 @@ class SoloRuns:
 
     def residuals(self, cluster: Cluster) -> Floats:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
-        asked = demand_on(self._graph, cluster, 0, self._measured)
-        units, latencies = asked["units"], np.minimum(cluster.devices[0].kernel_latency, asked["solo"])
+        demand = demand_on(self._graph, cluster, 0, self._measured)
+        units = demand["units"]
+        latencies = np.minimum(cluster.devices[0].kernel_latency, demand["solo"])
         moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []
         for rows in self.families:
-            measured, latency = self._measured[rows], latencies[rows]
+            measured = self._measured[rows]
+            latency = latencies[rows]
             block = float(((measured - latency) / units[rows]).min())
             for _ in range(_TURNS):
                 busy = block * units[rows]

@@ -10,7 +10,7 @@ from simsched.schedulers.listing import place_of
 
 _MOST_STREAMS: Final = 32
 _EAGER_STREAMS: Final = 4  # at least, of a schedule that keeps the device full
-_RANK_SPREAD: Final = 0.3  # of the factor by which such a schedule mistakes how urgent an operator is
+_RANK_SPREAD: Final = 0.3  # of the error factor of such a schedule's priorities
 
 
 def random_schedule(
@@ -34,8 +34,8 @@ def random_schedule(
         follow each other in the order and do not depend on each other are a stage, on the first device.
 
     eager
-        Launch what is urgent first, as list schedulers do: by the longest path to an end, each with an error of its
-        own, on 4 to 32 streams. Such schedules keep a device full, others at random seldom do.
+        Launch urgent operators first, as list schedulers do: by the longest path to an end, each multiplied by a random
+        error, on 4 to 32 streams. Such schedules keep a device full, unlike most other random ones.
 
     Notes
     -----
@@ -87,12 +87,15 @@ def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
 def _stages(graph: OpGraph, order: list[int], most: int) -> tuple[list[int], list[int]]:
     """Return stage and group of each operator of an order, each group one operator."""
     stages: dict[int, int] = {}
-    groups, stage, members = [], 0, 0
+    groups = []
+    stage = 0
+    members = 0
     ptr, into = graph.incoming
     for op in order:
         depends = any(stages[src] == stage for src in graph.src[into[ptr[op] : ptr[op + 1]]].tolist())
         if members == most or depends:
-            stage, members = stage + 1, 0
+            stage = stage + 1
+            members = 0
         stages[op] = stage
         groups.append(members)
         members += 1

@@ -6,7 +6,7 @@ import typer
 
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import IncompleteError, Text, argument, option, read_name, read_options, written
+from simsched.cli.options import IncompleteError, Text, argument, file_option, option, read_name, read_options
 
 contact = typer.Typer(
     name="contact", help="Measure a device in minutes; judge predictions by it.", no_args_is_help=True
@@ -52,7 +52,7 @@ def analyse(
     operators: Annotated[
         int | None, option("Most operators of a graph that is predicted: larger ones take minutes.", min=1)
     ] = None,
-    output: Annotated[Text, written("Write the figures to a JSON file; FOLDER/contact.json keeps them.")] = None,
+    output: Annotated[Text, file_option("Write the figures to a JSON file; FOLDER/contact.json keeps them.")] = None,
 ) -> None:
     """Fit the simulator to measurements, predict what was held out, and print one page.
 

@@ -12,7 +12,7 @@ from simsched.base.io import require_writable
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import IncompleteError, Text, argument, option, written
+from simsched.cli.options import IncompleteError, Text, argument, file_option, option
 
 _SECONDS = 60.0
 _MOST_OPERATORS = 200  # a duel is read by people
@@ -25,7 +25,7 @@ _SIZES = {
     "fft": ("points",),
     "inception-like": ("n_blocks",),
     "transformer-like": ("n_layers",),
-}  # of families that are not made with a number of operators
+}  # of families without a number of operators
 Side = Annotated[Text, argument("B", "The scheduler that wins. Left out, A is a file that is replayed.")]
 
 
@@ -51,9 +51,9 @@ def duel(
         bool, option("Then search where B loses to A, too; its file ends in -reverse.json.", "--both")
     ] = False,
     as_json: opt.Json = False,
-    output: Annotated[Text, written("Write it to a JSON file.", "--output", "-o")] = None,
+    output: Annotated[Text, file_option("Write it to a JSON file.", "--output", "-o")] = None,
 ) -> None:
-    """Search a small graph on which A takes as many times as long as B as can be, and say why; or replay one.
+    """Search a small graph on which A takes as many times as long as B as possible, and say why; or replay one.
 
     The file has the graph, the cluster and both schedules: `simsched duel
     FILE` simulates them again, `compare FILE` and `report FILE` read it. A
@@ -67,13 +67,14 @@ def duel(
     backwards = None if output is None else str(Path(output).with_suffix("")) + "-reverse.json"
     if both and backwards is not None:
         require_writable(backwards)
-    start, cluster = _starts(family, operators), target.bare()
+    start = _starts(family, operators)
+    cluster = target.bare()
     sides = [(first, second, output), *([(second, first, backwards)] if both else [])]
-    found: list[tuple[ss.Duel, str | None]] = []
+    duels: list[tuple[ss.Duel, str | None]] = []
     for loser, winner, path in sides:
         with out.progress(1) as tell:
             tell(f"{loser} against {winner}")
-            shown = partial(_told, tell, f"{loser} against {winner}")
+            shown = partial(_note_progress, tell, f"{loser} against {winner}")
             one = ss.duel(
                 start,
                 cluster,
@@ -85,25 +86,25 @@ def duel(
                 name=family,
                 progress=shown,
             )
-        found.append((one, path))
-    files: list[out.File] = [(f"duel of {each.factor:.3f}", path, each.save) for each, path in found]
-    shown_ = [part for each, _ in found for part in (each.table, "")][:-1]
-    out.tell(lambda: {"duels": [each.to_dict() for each, _ in found]}, shown_, files, as_json=as_json)
+        duels.append((one, path))
+    files: list[out.File] = [(f"duel of {one.factor:.3f}", path, one.save) for one, path in duels]
+    shown_ = [part for one, _ in duels for part in (one.table, "")][:-1]
+    out.tell(lambda: {"duels": [one.to_dict() for one, _ in duels]}, shown_, files, as_json=as_json)
 
 
-def _told(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
+def _note_progress(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
     tell(name, f"{n} graphs, factor {factor:.3f}")
 
 
 def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
-    """Return what makes a graph of a family of a seed."""
+    """Return a function that makes a graph of a family from a seed."""
     from workloads import from_spec
     from workloads.registry import WORKLOADS
 
     name = family.partition(",")[0].strip()
     if f"random:{name}" not in WORKLOADS:
-        known = ", ".join(each.removeprefix("random:") for each in WORKLOADS if each.startswith("random:"))
-        raise WhatIfError(f"--family {family}: unknown family {name!r}; known are: {known}")
+        families = ", ".join(name.removeprefix("random:") for name in WORKLOADS if name.startswith("random:"))
+        raise WhatIfError(f"--family {family}: unknown family {name!r}; known are: {families}")
     spec = f"random:{family}"
     sizes: dict[str, Any] = {"n_ops": operators}
     if name == "layered":
@@ -123,7 +124,7 @@ def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
 
 
 def _sizes(family: str, size: int) -> dict[str, Any]:
-    """Return what makes a graph of a family larger, at some size."""
+    """Return the option that makes a graph of a family larger, at some size."""
     return {name: 2**size if name == "points" else size for name in _SIZES[family]}
 
 
@@ -138,17 +139,17 @@ def _n_operators(spec: str, sizes: Mapping[str, Any]) -> float:
 
 
 def _replay(path: str, as_json: bool) -> None:
-    """Simulate the schedules of a file again and say whether they come to the same."""
+    """Simulate the schedules of a file again, and say whether their makespans are the same."""
     from simsched.schedulers import SCHEDULERS
 
     if path in SCHEDULERS:
         raise SchedulerError(f"duel {path}: give a second scheduler, which wins, or a file with a duel")
-    kept = ss.Duel.load(path)
-    again = kept.replay()
-    is_same = (again.losing_us, again.winning_us) == (kept.losing_us, kept.winning_us)
-    words = "the same" if is_same else f"not that of the file, {kept.factor!r} of simsched {kept.simsched}"
+    saved = ss.Duel.load(path)
+    again = saved.replay()
+    is_same = (again.losing_us, again.winning_us) == (saved.losing_us, saved.winning_us)
+    words = "the same" if is_same else f"not that of the file, {saved.factor!r} of simsched {saved.simsched}"
     facts = [("factor, simulated again", f"{again.factor!r}, {words}")]
-    data = {"factor": again.factor, "kept": kept.factor, "is_same": is_same}
+    data = {"factor": again.factor, "kept": saved.factor, "is_same": is_same}
     out.tell(lambda: data, [again.table, "", facts], [], as_json=as_json)
     if not is_same:
-        raise IncompleteError(f"{path}: the factor is {again.factor!r}, and was {kept.factor!r}")
+        raise IncompleteError(f"{path}: the factor is {again.factor!r}, and was {saved.factor!r}")

@@ -10,16 +10,16 @@ from simsched.base.errors import FormatError, SchedulerError, UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, option, read_shapes, written
+from simsched.cli.options import Text, argument, file_option, option, read_shapes
 from simsched.experiments.result import table_of
 
 
 def show(
-    graph: opt.Plan,
+    graph: opt.PlanArguments,
     target: opt.Target,
     as_json: opt.Json = False,
-    svg: Annotated[Text, written("Draw it, or its schedule with --scheduler: .svg.")] = None,
-    dot: Annotated[Text, written("The same picture for Graphviz.")] = None,
+    svg: Annotated[Text, file_option("Draw it, or its schedule with --scheduler: .svg.")] = None,
+    dot: Annotated[Text, file_option("The same picture for Graphviz.")] = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give.
 
@@ -27,13 +27,14 @@ def show(
     """
     from simsched.show.facts import graph_facts
 
-    cluster, chosen = target.bare(graph), bool(graph.scheduler or graph.option)
+    cluster = target.bare(graph)
+    chosen = bool(graph.scheduler or graph.option)
     if svg is None and dot is None:
         if chosen:
             raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")
         shown: ss.OpGraph | ss.Schedule = graph.read()
     else:
-        shown = graph.plan(cluster) if chosen else graph.found()
+        shown = graph.plan(cluster) if chosen else graph.read_subject()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
     pictures = [
         ("picture", svg, lambda path: ss.to_svg(shown, path)),
@@ -47,16 +48,16 @@ def convert(
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
 ) -> None:
-    """Write SOURCE, a graph, schedule or profile, in another format; formats are told by suffix and content.
+    """Write SOURCE, a graph, schedule or profile, in another format; suffix and content decide the formats.
 
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, write
 
-    found = read_spec(source, shapes=read_shapes(shape))
-    name = write(found, target)
-    held = as_graph(found) if FORMATS[name].holds == "graph" else found
+    subject = read_spec(source, shapes=read_shapes(shape))
+    name = write(subject, target)
+    held = as_graph(subject) if FORMATS[name].holds == "graph" else subject
     out.say(f"{held!r} written to {target} ({name})")
 
 
@@ -67,9 +68,9 @@ def list_(
         Text, option("Of gpus: print the numbers of a preset as a file for --gpu.", metavar="GPU")
     ] = None,
 ) -> None:
-    """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
+    """List workloads and their parameters, preset devices and links, file formats, or backends.
 
-    Of a backend it is said whether it can be used here, or why not.
+    A backend is listed with whether it can be used here, or why not.
     """
     if kind not in _TABLES:
         raise UnknownNameError("kind", kind, list(_TABLES))
@@ -131,7 +132,7 @@ def _formats() -> Any:
 
     rows = []
     for name, entry in FORMATS.items():
-        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
+        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # keys distinguish formats in JSON
         rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
     return table_of("formats", ("name", "suffix", "holds", "read", "write"), rows, left=range(5))
 
@@ -171,9 +172,9 @@ def _backends() -> Any:
     """Return the backends, and whether they can be used here."""
     from hwbackend import available
 
-    found = available()
-    rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in found]
-    dim = [i for i, one in enumerate(found) if not one.usable]
+    statuses = available()
+    rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in statuses]
+    dim = [i for i, one in enumerate(statuses) if not one.usable]
     return table_of("backends", ("name", "usable", "runs on", "found"), rows, left=range(4), dim=dim)
 
 

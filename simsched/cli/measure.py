@@ -1,4 +1,4 @@
-"""Commands that measure on a backend, and fit and judge the simulator by what was measured."""
+"""Commands that measure on a backend, and fit and judge the simulator by measurements."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +8,7 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
+from simsched.cli.options import Text, Texts, argument, drawn, file, file_option, option
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def profile(
     graph: opt.Graph,
-    backend: opt.Backend,
+    backend: opt.BackendOptions,
     in_situ: Annotated[
         int,
         option(
@@ -40,17 +40,17 @@ def profile(
     dag = runner.realise(graph.read())
     with out.progress(1 + microbenchmarks) as tell:
         tell("profile")
-        found = runner.profile(dag, in_situ=in_situ, rng=seed)
+        measured = runner.profile(dag, in_situ=in_situ, rng=seed)
         if microbenchmarks:
             tell("microbenchmarks")
-            found = found.joined(runner.microbenchmarks())
-    told = f"{found!r}, {len(found.runs)} runs{'' if found.device is None else f' of {found.device.name}'},"
-    out.tell(found.to_dict, [], [(told, output, found.save)], as_json=output is None)
+            measured = measured.joined(runner.microbenchmarks())
+    text = f"{measured!r}, {len(measured.runs)} runs{'' if measured.device is None else f' of {measured.device.name}'},"
+    out.tell(measured.to_dict, [], [(text, output, measured.save)], as_json=output is None)
 
 
 def calibrate(
     profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
-    result: opt.Result,
+    result: opt.ResultOptions,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
     gpu: opt.Gpu = None,
     gpus: opt.Gpus = None,
@@ -59,41 +59,42 @@ def calibrate(
 ) -> None:
     """Fit the parameters of a device and the times of operators to measurements, and print them.
 
-    What is written stands for a cluster: `simsched compare GRAPH --cluster FILE`.
+    The written file can be used as a cluster: `simsched compare GRAPH --cluster FILE`.
 
-    --gpu is what is believed of the device beforehand, where profiles do not say.
+    --gpu is the prior belief about the device, where profiles have no data.
     """
     measured = [_read_profile(path) for path in profiles]
     prior = None if gpu is None and gpus is None else opt.Target(gpu, gpus).bare()
-    found = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
-    headings, *rows = found.table()
-    dim = [i for i, one in enumerate(found.parameters) if not one.identified]
-    title = f"{found.cluster.name}: parameters in us and bytes per us"
+    calibration = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
+    headings, *rows = calibration.table()
+    dim = [i for i, one in enumerate(calibration.parameters) if not one.identified]
+    title = f"{calibration.cluster.name}: parameters in us and bytes per us"
     parameters = partial(table_of, title, headings, rows, left=(0, len(headings) - 1), dim=dim)
-    result.tell(found, parameters, _calibration_facts(found), name="calibration")
+    result.tell(calibration, parameters, _calibration_facts(calibration), name="calibration")
 
 
 def _read_profile(path: str) -> "ss.Profile":
     """Return the profile that a file holds, our own or another tool's."""
     from workloads import read_spec
 
-    found = read_spec(path)
-    if not isinstance(found, ss.Profile):
+    measured = read_spec(path)
+    if not isinstance(measured, ss.Profile):
         raise FormatError(f"{path}: not a profile, as `simsched profile GRAPH --backend NAME -o FILE` writes one")
-    return found
+    return measured
 
 
 def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
-    """Return what is said of a calibration besides its parameters."""
-    error, told = found.error, "not known: no run was held out"
+    """Return facts about a calibration, without its parameters."""
+    error = found.error
+    accuracy_text = "not known: no run was held out"
     if error is not None:
         runs = f"{error.runs} held-out {'run' if error.runs == 1 else 'runs'}"
-        told = f"mean {100 * error.mean:.1f} %, p90 {100 * error.p90:.1f} % of makespans of {runs}"
+        accuracy_text = f"mean {100 * error.mean:.1f} %, p90 {100 * error.p90:.1f} % of makespans of {runs}"
     return [
         ("graph", "-" if found.graph is None else found.graph.name),
         ("operators", f"{len(found.times)} measured"),
         ("runs", f"{len(found.residuals)}"),
-        ("error", told),
+        ("error", accuracy_text),
         *(("warning", line) for line in found.warnings()),
         ("verdict", found.verdict()),
     ]
@@ -101,8 +102,8 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
 
 def replay(
     plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
-    backend: opt.Backend,
-    result: opt.Result,
+    backend: opt.BackendOptions,
+    result: opt.ResultOptions,
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
     cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
@@ -112,21 +113,22 @@ def replay(
 ) -> None:
     """Run a schedule on a backend, again and again, and print how long it takes.
 
-    With --cluster the prediction stands beside it.
+    With --cluster the prediction is shown beside it.
     """
     from simsched.calibration import read_target
     from simsched.model.costmodel import bare
     from simsched.show.facts import replay_facts
 
-    found = opt.read_plan(plan)
-    if isinstance(found, ss.OpGraph):
+    subject = opt.read_plan(plan)
+    if isinstance(subject, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
-    runner, upon = backend.make(), None if cluster is None else read_target(cluster)
+    runner = backend.make()
+    upon = None if cluster is None else read_target(cluster)
     if upon is not None and [d.sms for d in bare(upon).devices] != [d.sms for d in runner.cluster.devices]:
         raise ClusterError(f"{cluster} is of other devices than those of the backend {runner.name!r}; calibrate these")
     with out.progress(1) as tell:
         tell("replay")
-        run = runner.replay(found, repeats=repeats, warmup=warmup)
+        run = runner.replay(subject, repeats=repeats, warmup=warmup)
     if result.output is not None:  # before anything else can fail
         run.save(result.output)
     trace = None if upon is None else ss.simulate(run.program, upon)
@@ -137,7 +139,7 @@ def replay(
 
 def validate(
     graph: opt.Graph,
-    backend: opt.Backend,
+    backend: opt.BackendOptions,
     schedulers: opt.Schedulers = "fast",
     rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=MOST["rounds"])] = 3,
     training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=MOST["training"])] = 8,
@@ -151,24 +153,24 @@ def validate(
     scatter: Annotated[Text, drawn("Plot predicted against measured: .png, .svg or .pdf.")] = None,
     gantt: Annotated[Text, drawn("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
     resume: Annotated[Text, option("Keep measurements there; make only those missing.", metavar="FOLDER")] = None,
-    output: Annotated[Text, written("Write the last calibration to a JSON file.", "--output", "-o")] = None,
+    output: Annotated[Text, file_option("Write the last calibration to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
 
-    Errors are over schedules that no fit has seen. After a round, its schedules
-    at random are fitted to, never those of schedulers. The table is of the last
-    round. Regret: how much slower than the fastest scheduler's schedule the one
+    Errors are over schedules that no fit has seen. After a round, its random schedules are fitted to, but never a
+    scheduler's. The table is of the last round. Regret: how much slower than the fastest scheduler's schedule the one
     is that the simulator ranks first.
     """
     from simsched.experiments.accuracy import validate
 
-    dag, runner = graph.read(), backend.make()
-    asked = opt.read_schedulers(schedulers, dag)
-    with out.progress(2 + rounds * (len(asked) + held_out)) as tell:
-        found = validate(
+    dag = graph.read()
+    runner = backend.make()
+    names = opt.read_schedulers(schedulers, dag)
+    with out.progress(2 + rounds * (len(names) + held_out)) as tell:
+        accuracy = validate(
             dag,
             runner,
-            asked,
+            names,
             rounds=rounds,
             training=training,
             random_held_out=held_out,
@@ -178,15 +180,19 @@ def validate(
             folder=resume,
             progress=tell,
         )
-    chosen = found.rounds[-1].chosen
-    files: list[out.File] = [("calibration", output, found.calibration.save), ("scatter plot", scatter, found.plot)]
+    chosen = accuracy.rounds[-1].chosen
+    files: list[out.File] = [
+        ("calibration", output, accuracy.calibration.save),
+        ("scatter plot", scatter, accuracy.plot),
+    ]
     if chosen is not None:
-        trace, run = found.traces[chosen.scheduler]
+        trace, run = accuracy.traces[chosen.scheduler]
         files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
-    verdict, left_out = list(found.verdict()), ("format", "version", "runs", "calibration")
+    verdict = list(accuracy.verdict())
+    left_out = ("format", "version", "runs", "calibration")
     out.tell(
-        lambda: {k: v for k, v in found.to_dict().items() if k not in left_out} | {"verdict": verdict},
-        [found.table, found.summary, *verdict],
+        lambda: {k: v for k, v in accuracy.to_dict().items() if k not in left_out} | {"verdict": verdict},
+        [accuracy.table, accuracy.summary, *verdict],
         files,
         as_json=as_json,
     )
@@ -216,20 +222,20 @@ def replay_trace(
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
+    """Simulate a profiler trace's program, beside its measurements; with --set, --host or --streams changed."""
     from simsched.experiments.whatif import parse_change
     from workloads.formats.kineto.replay import replay_traced
 
-    asked = [parse_change(text) for text in changes or ()]
+    parsed = [parse_change(text) for text in changes or ()]
     program = _read_ranks(trace, step)
-    found = replay_traced(program, asked, host=host, streams=streams)
-    files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
-    facts = _trace_facts(found, bool(asked) or (host, streams) != ("traced", "traced"))
+    replayed = replay_traced(program, parsed, host=host, streams=streams)
+    files: list[out.File] = [("both traces", perfetto, replayed.to_perfetto), ("both traces", gantt, replayed.gantt)]
+    facts = _trace_facts(replayed, bool(parsed) or (host, streams) != ("traced", "traced"))
     if host == "captured" and program.of_trace.blocking:
         rows = ", ".join(f"{count} {name}" for name, count in program.of_trace.blocking.items())
         facts.append(("captured", f"blocking calls inside the step would end a capture: {rows}"))
-    data = {"changes": [str(change) for change in asked]}
-    out.tell(lambda: found.to_dict() | data, [partial(_busy_table, found), facts], files, as_json=as_json)
+    data = {"changes": [str(change) for change in parsed]}
+    out.tell(lambda: replayed.to_dict() | data, [partial(_busy_table, replayed), facts], files, as_json=as_json)
 
 
 def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
@@ -254,23 +260,23 @@ def pairs(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Count pairs of kernels in traces that say how GPUs share, and write tables of them.
+    """Count pairs of kernels in traces that show how GPUs share, and write tables of them.
 
     Dispatch: when a kernel started that became ready beside one that fills the GPU. Slow-down: how long
     kernels took alone and beside another one, a collective for one. A file that cannot be read is a row.
     """
     from workloads.formats.kineto.pairs import read_all_pairs, write_pairs
 
-    found = read_all_pairs(trace)
+    tables = read_all_pairs(trace)
     files: list[out.File] = []
     if output is not None:
-        files = [("tables", path, lambda _: None) for path in write_pairs(found, output)]
-    rows = [(one.source, str(len(one.dispatch)), str(len(one.slowdowns)), one.error or "") for one in found]
+        files = [("tables", path, lambda _: None) for path in write_pairs(tables, output)]
+    rows = [(one.source, str(len(one.dispatch)), str(len(one.slowdowns)), one.error or "") for one in tables]
     table = partial(table_of, "pairs of kernels", ("trace", "dispatch", "slow-down", "error"), rows, left=(0, 3))
     data = {
         "traces": [
             {"trace": one.source, "dispatch": list(one.dispatch), "slowdowns": list(one.slowdowns), "error": one.error}
-            for one in found
+            for one in tables
         ]
     }
     out.tell(lambda: data, [table], files, as_json=as_json)
@@ -292,10 +298,11 @@ def _busy_table(found: "TraceReplay") -> Any:
 
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
-    """Return what is said of a replayed trace below the table."""
+    """Return facts about a replayed trace, to print below the table."""
     from workloads.formats.kineto.facts import DOUBTED
 
-    program, late = found.traced, found.late
+    program = found.traced
+    late = found.late
     facts = [
         ("measured makespan", f"{found.measured_us:.1f} us"),
         ("simulated makespan", f"{found.simulated_us:.1f} us, {100 * found.error:+.2f} %"),

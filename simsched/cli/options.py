@@ -1,6 +1,7 @@
-"""Arguments and options that several commands have, and what becomes of the texts that are typed.
+"""Arguments and options that several commands share, and the objects made from their texts.
 
-Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
+Options that belong together are a dataclass, which a command takes as one parameter: `expand_groups` puts its fields
+there.
 """
 
 import logging
@@ -32,35 +33,36 @@ if TYPE_CHECKING:
     from workloads.formats.kineto.traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
-_USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
-_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
-_written: list[str] = []  # what the running command was told to write
+_USUAL_GPU = "a100"
+_USUAL_SCHEDULER = "lios"
+_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # other parameters of `simsched.schedule`
+_written: list[str] = []  # files that the running command was asked to write
 Text = str | None
 Texts = list[str] | None
 USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to 2 %
 
 
-def expanded(command: Callable[..., None]) -> Callable[..., None]:
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of dataclasses, where it takes such, in the place of each.
 
     It reads pipes once, and does not write a file that it names twice.
     """
-    given = signature(command)
-    groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
+    typed = signature(command)
+    groups: dict[str, Any] = {p.name: p.annotation for p in typed.parameters.values() if is_dataclass(p.annotation)}
     parameters = [
-        each.replace(kind=Parameter.KEYWORD_ONLY)
-        for one in given.parameters.values()
-        for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in typed.parameters.values()
+        for parameter in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
     ]
 
     @wraps(command)
     def run(**values: Any) -> None:
         _require_apart(values.values())
-        made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        objects = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         with reading_once():
-            command(**made, **values)
+            command(**objects, **values)
 
-    run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__signature__ = typed.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 
@@ -74,10 +76,10 @@ def file(text: str, *names: str, **more: Any) -> Any:
     return option(text, *names, metavar="FILE", **more)
 
 
-def written(text: str, *names: str, is_picture: bool = False) -> Any:
+def file_option(text: str, *names: str, is_picture: bool = False) -> Any:
     """Return an option that names a file to write: one that cannot be written is refused before the command runs."""
 
-    def noted(path: Text) -> Text:
+    def note_file(path: Text) -> Text:
         if path is not None and is_picture:
             from simsched.show.paper import require_format
 
@@ -87,21 +89,21 @@ def written(text: str, *names: str, is_picture: bool = False) -> Any:
             _written.append(path)
         return path
 
-    return file(text, *names, callback=noted)
+    return file(text, *names, callback=note_file)
 
 
-drawn = partial(written, is_picture=True)
-"""Return an option that names a picture to draw, in the format that its name says; see `written`."""
+drawn = partial(file_option, is_picture=True)
+"""Return an option that names a picture to draw, in the format that its name says; see `file_option`."""
 
 
 def _require_apart(values: Iterable[Any]) -> None:
-    """Refuse a file that a command would write, and reads or writes besides."""
-    given = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    """Refuse a file that a command would write, and that it also reads or writes elsewhere."""
+    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
     while _written:
         from workloads.registry import split_path
 
         path = _written.pop()
-        named = [split_path(each)[0] or each for each in given if isinstance(each, str)]
+        named = [split_path(text)[0] or text for text in texts if isinstance(text, str)]
         if [*map(os.path.realpath, named)].count(os.path.realpath(path)) > 1:
             raise FileError(f"cannot write {path}: this command already uses the file")
 
@@ -112,11 +114,11 @@ def argument(metavar: str, text: str) -> Any:
 
 
 class IncompleteError(Exception):
-    """A command did all it was asked to, and some of it failed: rows of a study, or a check."""
+    """A command is complete, but parts of it failed: rows of a study, or a check."""
 
 
 class BrokenSchedulerError(Exception):
-    """A scheduler of the user's that failed, which is not to refuse a graph."""
+    """A scheduler of the user's that failed, as opposed to refusing a graph."""
 
 
 def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -132,23 +134,23 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 
 def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
-    """Return a graph, schedule or program; a file says by its format which of them it holds."""
+    """Return a graph, schedule or program; the file's format decides which."""
     from workloads import read_spec
     from workloads.registry import read_traced
 
     traced = None if shapes else read_traced(text)
     if traced is not None:
         return traced.graph
-    found = read_spec(text, shapes=read_shapes(shapes))
-    if not isinstance(found, ss.OpGraph) and isinstance(found, ss.Profile):  # not imported for graphs
+    subject = read_spec(text, shapes=read_shapes(shapes))
+    if not isinstance(subject, ss.OpGraph) and isinstance(subject, ss.Profile):  # not imported for graphs
         raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
-    return found
+    return subject
 
 
 def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> "list[str | ss.Scheduler]":
     """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once.
 
-    What a trace ran is the first one.
+    With `traced`, the first is the schedule that the profiler trace ran.
     """
     from simsched.experiments.comparison import scheduler_set
 
@@ -157,18 +159,18 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
         if not name:
             raise SchedulerError(f"--schedulers {text!r}: a name is empty; give fast, all, or names as in lios,greedy")
         names += map(str, scheduler_set(name, graph))
-    found = [read_scheduler(name) for name in dict.fromkeys(names)]
+    schedulers = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
         from workloads.formats.kineto.replay import traced as as_traced
 
-        found.insert(0, as_traced)
-    return found
+        schedulers.insert(0, as_traced)
+    return schedulers
 
 
 def read_scheduler(name: str) -> "str | ss.Scheduler":
     """Return a scheduler: its name, or the function of a ``package.module:function``.
 
-    What such a function raises, other than to refuse a graph, becomes a `BrokenSchedulerError`.
+    An error of such a function, other than a refusal of the graph, becomes a `BrokenSchedulerError`.
     """
     from simsched.schedulers import resolve
 
@@ -185,7 +187,7 @@ def read_scheduler(name: str) -> "str | ss.Scheduler":
         except (ss.SimschedError, MemoryError):
             raise
         except Exception as error:
-            raise BrokenSchedulerError(f"scheduler {name!r} raised {described(error)}") from error
+            raise BrokenSchedulerError(f"scheduler {name!r} raised {describe_error(error)}") from error
 
     run.__name__ = name
     return run
@@ -199,8 +201,8 @@ def read_name(name: str) -> str:
     return name
 
 
-def described(error: Exception) -> str:
-    """Return an error that nobody thought of, and where it was raised."""
+def describe_error(error: Exception) -> str:
+    """Return an unexpected error, and the place where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
 
@@ -248,8 +250,8 @@ Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
-Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
-Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
+Output = Annotated[Text, file_option("Write it to a JSON file.", "--output", "-o")]
+Perfetto = Annotated[Text, file_option("Write a trace for ui.perfetto.dev.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
 Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
@@ -285,21 +287,21 @@ class Graph:
 
     @property
     def spec(self) -> str:
-        """What names the graph, with its number format, and whether its file is trusted."""
+        """Name or file of the graph, with its number format, and whether its file is trusted."""
         spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
         is_program = self.graph.split(",")[0].lower().endswith(".pt2")
         return f"{spec},trust=true" if self.trust and is_program else spec
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
-        """The program of a profiler trace; None of anything else."""
+        """The program of a profiler trace; None for anything else."""
         from workloads.registry import read_traced
 
         return None if self.shape else read_traced(self.spec)
 
     @cached_property
     def made_for(self) -> "ss.Cluster | None":
-        """The cluster that a file with a duel holds; None of anything else."""
+        """The cluster in a duel's file; None for anything else."""
         from workloads.formats import format_of
         from workloads.registry import split_path
 
@@ -317,13 +319,13 @@ class Graph:
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
     def traced_facts(self) -> "TraceFacts | None":
-        """Return what is known of the step that a profiler trace ran; None of anything else."""
+        """Return facts about the step that a profiler trace ran; None for anything else."""
         from workloads.formats.kineto.facts import facts_of
 
         return None if self.traced is None else facts_of(self.traced)
 
     def traced_lines(self) -> list[str]:
-        """Return what the dependencies are worth of a graph that is from a profiler trace."""
+        """Return lines on the dependencies of a graph that is from a profiler trace."""
         return (
             []
             if self.traced is None
@@ -336,8 +338,8 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Scheduled(Graph):
-    """A graph and how it is scheduled."""
+class ScheduledGraph(Graph):
+    """A graph and its scheduler."""
 
     scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
     option: Option = None
@@ -346,16 +348,16 @@ class Scheduled(Graph):
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
-        given = read_options(self.option)
-        name, scheduler = self.chosen()
+        options = read_options(self.option)
+        name, scheduler = self.choose_scheduler()
         with progress(1) as tell:
             tell(name)
             if takes(scheduler, "progress"):
-                given["progress"] = partial(tell, name)
-            return ss.schedule(graph, cluster, scheduler, **given)
+                options["progress"] = partial(tell, name)
+            return ss.schedule(graph, cluster, scheduler, **options)
 
-    def chosen(self) -> "tuple[str, str | ss.Scheduler]":
-        """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
+    def choose_scheduler(self) -> "tuple[str, str | ss.Scheduler]":
+        """Return the scheduler with its name: the given one, for a trace the trace's own schedule, or the default."""
         if self.scheduler is None and self.traced is not None:
             from workloads.formats.kineto.replay import traced
 
@@ -365,44 +367,44 @@ class Scheduled(Graph):
 
 
 @dataclass(frozen=True)
-class Plan(Scheduled):
-    """A schedule, or a graph and how it is scheduled."""
+class PlanArguments(ScheduledGraph):
+    """A schedule, or a graph and its scheduler."""
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
     execution: Execution = "own"
 
     @cached_property
-    def _held(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+    def _subject(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
         """What a name or a file stands for; a pipe is read once."""
         return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
 
     @cached_property
     def made_for(self) -> "ss.Cluster | None":
         """The cluster that a file with a schedule or a duel holds; None of anything else."""
-        return self._held.cluster if isinstance(self._held, ss.Schedule) else super().made_for
+        return self._subject.cluster if isinstance(self._subject, ss.Schedule) else super().made_for
 
-    def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
+    def read_subject(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
-        `anew`, if that can be asked for, says whether it is scheduled anew.
+        `anew`, if it can be given, asks for a new schedule.
         """
-        found = self._held
-        if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
+        subject = self._subject
+        if (self.scheduler or self.option) and not isinstance(subject, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
-        if isinstance(found, ss.Program) and not programs:
+        if isinstance(subject, ss.Program) and not programs:
             raise FormatError(f"{self.graph}: a program cannot be asked about; give the schedule that it was made from")
-        return found
+        return subject
 
     def plan(self, cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule."""
-        found = self.found()
-        plan: ss.Schedule = self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
+        subject = self.read_subject()
+        plan: ss.Schedule = self.schedule(subject, cluster) if isinstance(subject, ss.OpGraph) else subject
         run: ss.Schedule = self.run_as(plan)
         return run
 
     def run_as(self, plan: Any) -> Any:
-        """Return a schedule as --execution says.
+        """Return a schedule in the execution of --execution.
 
         Raises
         ------
@@ -419,7 +421,7 @@ class Plan(Scheduled):
 
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
-    """Refuse a trace that does not say on which devices it ran."""
+    """Refuse a trace that does not name its devices."""
     from workloads.formats.kineto.device import hinted_preset
 
     if not program.of_trace.is_stated:
@@ -430,7 +432,7 @@ def _require_stated(program: "TracedProgram", source: str) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """On what to run: a preset, or a file with a cluster or a calibration."""
+    """The target: a preset, or a file with a cluster or a calibration."""
 
     gpu: Gpu = None
     gpus: Gpus = None
@@ -445,38 +447,37 @@ class Target:
         Raises
         ------
         ClusterError
-            If a file and a preset are given, or more devices than those of a file and it is not known how they are
-            joined.
+            If a file and a preset are given, or more devices than the file has and no link is known to join them.
         """
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
                 _require_stated(traced, source.graph)
-                return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
+                return self._resize(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
                 "%s was recorded on %s: its kernels keep the times that were measured there",
                 source.graph,
                 traced.cluster.devices[0].model,
             )
         if source is not None and not (self.gpu or self.link or self.cluster) and source.made_for is not None:
-            return self._widened(source.made_for, source.graph)
+            return self._resize(source.made_for, source.graph)
         if self.cluster is None:
-            return self._described() if self._names_file() else self._preset()
-        for option, given in (("--gpu", self.gpu), ("--link", self.link)):
-            if given is not None:
-                raise ClusterError(f"{option} {given} is part of the preset that --cluster {self.cluster} replaces")
+            return self._devices_of_file() if self._names_file() else self._preset()
+        for option, value in (("--gpu", self.gpu), ("--link", self.link)):
+            if value is not None:
+                raise ClusterError(f"{option} {value} is part of the preset that --cluster {self.cluster} replaces")
         from simsched.calibration import read_target
 
-        return self._widened(read_target(self.cluster), self.cluster)
+        return self._resize(read_target(self.cluster), self.cluster)
 
     def _names_file(self) -> bool:
-        """Say whether --gpu names a file with the numbers of a GPU."""
+        """Return whether --gpu names a file with the numbers of a GPU."""
         return self.gpu is not None and self.gpu.lower().endswith(".json")
 
     def _preset(self) -> "ss.Cluster":
         return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
 
-    def _described(self) -> "ss.Cluster":
+    def _devices_of_file(self) -> "ss.Cluster":
         """Return equal devices of the numbers that the file of --gpu holds."""
         from simsched.model.cluster import GpuSheet
 
@@ -491,18 +492,18 @@ class Target:
 
     def text(self) -> str:
         """Return the options that name it, as they were typed."""
-        given = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
-        return shlex.join(each for name, value in given if value is not None for each in (f"--{name}", str(value)))
+        options = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
+        return shlex.join(word for name, value in options if value is not None for word in (f"--{name}", str(value)))
 
-    def _widened(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
-        """Return a target with as many devices as are asked for, see `widened`."""
-        from simsched.model.cluster import widened
+    def _resize(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
+        """Return a target with as many devices as are asked for, see `resize`."""
+        from simsched.model.cluster import resize
         from simsched.model.costmodel import bare, with_cluster
 
         if self.gpus in (None, len(bare(target))):
             return target
         try:
-            return with_cluster(target, widened(bare(target), self.gpus))
+            return with_cluster(target, resize(bare(target), self.gpus))
         except ClusterError as error:
             raise ClusterError(f"--gpus {self.gpus}: {path}: {error}") from error
 
@@ -535,7 +536,7 @@ class Compare:
         Parameters
         ----------
         traced
-            Also what a profiler trace ran.
+            Whether the schedule that a profiler trace ran is compared, too.
 
         Raises
         ------
@@ -545,13 +546,13 @@ class Compare:
         from simsched.experiments.baselines import CAPTURED
 
         graph = source.read()
-        asked = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
+        names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
-        with progress(len(asked)) as tell:
-            found = ss.compare(
+        with progress(len(names)) as tell:
+            comparison = ss.compare(
                 graph,
                 cluster,
-                asked,
+                names,
                 jitter=jitter,
                 rng=self.seed,
                 samples=self.samples,
@@ -559,14 +560,14 @@ class Compare:
                 execution=self.execution,
                 baseline=self.baseline or CAPTURED,
             )
-        if not found.plans:
-            row = found.rows[0]
+        if not comparison.plans:
+            row = comparison.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
-        return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
+        return replace(comparison, named=not {"fast", "all"} & set(self.schedulers.split(",")))
 
 
 @dataclass(frozen=True)
-class Backend:
+class BackendOptions:
     """A backend."""
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
@@ -580,27 +581,27 @@ class Backend:
         """Return the backend."""
         from hwbackend import get
 
-        given = read_options(self.backend_option, "--backend-option")
+        options = read_options(self.backend_option, "--backend-option")
         if self.virtual_devices is not None:
-            given["virtual_devices"] = self.virtual_devices
-        return get(read_name(self.backend), **given)
+            options["virtual_devices"] = self.virtual_devices
+        return get(read_name(self.backend), **options)
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What is drawn of a run."""
+    """Pictures of a run."""
 
     perfetto: Perfetto = None
     gantt: Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")] = None
 
     def files(self, name: str, trace: "ss.Trace") -> list[File]:
-        """Return what to write, for `tell`."""
+        """Return the writers of the files, for `tell`."""
         return [(name, self.perfetto, trace.to_perfetto), (name, self.gantt, trace.gantt)]
 
 
 @dataclass(frozen=True)
-class Result:
-    """What becomes of a result."""
+class ResultOptions:
+    """Output options of a result."""
 
     as_json: Json = False
     output: Output = None

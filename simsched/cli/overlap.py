@@ -11,7 +11,7 @@ from simsched.cli.options import Text, drawn, option
 def overlap(
     graph: opt.Graph,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     over: Annotated[
         Text,
         option("Vary a parameter of GRAPH, by powers of two, and say where overlaps turn.", metavar="batch=1:4096"),

@@ -1,4 +1,4 @@
-"""What commands print: tables, facts and the names of written files, and on a terminal how far they are."""
+"""Output of commands: tables, facts and the names of written files, and on a terminal their progress."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,32 +50,32 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     Parameters
     ----------
     data
-        What is printed as JSON.
+        Returns the value to print as JSON.
     shown
-        What is printed otherwise: lines, pairs, tables, or what makes such.
+        Otherwise printed: lines, pairs, tables, or a function that returns them.
     files
-        What is written before anything is printed: a reader who goes away, as `head` does, costs no file.
+        Writers of files, which run before anything is printed: a reader that ends early, as `head` does, costs no file.
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = [dump_json(data()).rstrip()] if as_json else shown  # what goes wrong does so first
-    asked = [(name, path, write) for name, path, write in files if path is not None]
-    for _, path, write in asked:
+    said = [dump_json(data()).rstrip()] if as_json else shown  # it fails first, if it fails
+    wanted = [(name, path, write) for name, path, write in files if path is not None]
+    for _, path, write in wanted:
         write(path)
     for one in said:
-        made = one() if callable(one) else one
-        if isinstance(made, str):
-            say(*made.split("\n"))
-        elif isinstance(made, list):
-            print_pairs(made)
+        part = one() if callable(one) else one
+        if isinstance(part, str):
+            say(*part.split("\n"))
+        elif isinstance(part, list):
+            print_pairs(part)
         else:
-            print_table(made)
-    for name, path, _ in [] if as_json else asked:
+            print_table(part)
+    for name, path, _ in [] if as_json else wanted:
         say(f"{name} written to {path}")
 
 
 def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
-    """Write files, then print facts as `simsched.show.facts` has them, see `tell`."""
+    """Write files, then print facts in the form of `simsched.show.facts`, see `tell`."""
     from simsched.show.facts import texts
 
     values = {fact.key: fact.value for fact in facts if fact.key is not None}
@@ -84,12 +84,12 @@ def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) ->
 
 @contextmanager
 def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..., None] | None]:
-    """Give what updates a bar on stderr; None where there is no terminal."""
+    """Yield a function that updates a bar on stderr; None where there is no terminal."""
     if _is_terminal():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        name, count = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[text]"))
+        name, count = (TextColumn(f"{{task.{column}}}", markup=False) for column in ("description", "fields[text]"))
         if (console := Console(stderr=True)).is_terminal:
             columns = (name, BarColumn(), count, TimeElapsedColumn())
             drawn_by_itself = has_threads()
@@ -102,7 +102,7 @@ def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[..., None]]:
-    """Give a function that is told a scheduler's name, then what it is doing.
+    """Yield a function that takes a scheduler's name, then its current step.
 
     Where there is no terminal, it prints a line a minute.
     """
@@ -125,10 +125,10 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Give a function that is told how many rows of how many are done, and how many of them have no result.
+def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Yield a function that takes the numbers of rows that are done, that are to do, and that have no result.
 
-    Where there is no terminal, it prints a line a minute.
+    Without a terminal, it prints a line a minute.
     """
     first: tuple[int, float] | None = None
     said = monotonic()
@@ -137,12 +137,14 @@ def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
         def tell(done: int, total: int, without: int) -> None:
             nonlocal first, said
             now = monotonic()
-            first = first or (done, now)  # those that were done by then say nothing about the pace
-            text, made, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
-            if made and seconds > 0:
-                text += f", {made / seconds:.3g} rows/s"
+            first = first or (done, now)  # rows that were done by then do not count in the pace
+            text = f"{done} of {total} rows"
+            new = done - first[0]
+            seconds = now - first[1]
+            if new and seconds > 0:
+                text += f", {new / seconds:.3g} rows/s"
                 if done < total:
-                    text += f", {timedelta(seconds=round((total - done) * seconds / made))} left"
+                    text += f", {timedelta(seconds=round((total - done) * seconds / new))} left"
             text += f", {without} without a result" if without else ""
             if update is not None:
                 update(completed=done, total=total, text=text)

@@ -1,6 +1,6 @@
-"""The application: which commands there are, and how every failure becomes one line and an exit status.
+"""The application: its commands, and how every failure becomes one line and an exit status.
 
-`STATUSES` says which there are. 70 is the EX_SOFTWARE of Unix, 130 what shells make of Ctrl-C.
+`STATUSES` lists them. 70 is the EX_SOFTWARE of Unix, 130 the shells' status of Ctrl-C.
 """
 
 import logging
@@ -21,9 +21,9 @@ from simsched.base.signals import searches_stopped
 from simsched.base.streams import failure_of, give_up, write_to_stderr
 from simsched.base.system import lack
 from simsched.base.text import printable
-from simsched.cli.options import BrokenSchedulerError, IncompleteError, described, expanded
+from simsched.cli.options import BrokenSchedulerError, IncompleteError, describe_error, expand_groups
 
-# module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
+# module of simsched.cli -> its commands, each of which imports only its own needs when it runs: ``--help`` is quick
 _HOME: Final = {
     "schedule": (
         "compare",
@@ -49,7 +49,10 @@ _HOME: Final = {
 }
 _COMPLETION: Final = "_SIMSCHED_COMPLETE"
 """Variable in which a shell says that it wants completions."""
-_DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
+_DONE = 0
+_INCOMPLETE = 1
+_MISUSE = 2
+_DEFECT = 70
 STATUSES: Final = {
     _DONE: "done; schedulers that refuse a graph do not count",
     _INCOMPLETE: "done, but rows of a study failed or timed out, or a check failed",
@@ -70,14 +73,14 @@ def application(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_top)
-    known = {name: module for module, names in _HOME.items() for name in names}
-    for name in [command] if command in known else known:
-        module = import_module(f"simsched.cli.{known[name]}")
-        found = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
-        if isinstance(found, typer.Typer):
-            app.add_typer(found)
+    modules = {name: module for module, names in _HOME.items() for name in names}
+    for name in [command] if command in modules else modules:
+        module = import_module(f"simsched.cli.{modules[name]}")
+        function = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
+        if isinstance(function, typer.Typer):
+            app.add_typer(function)
         else:
-            app.command(name)(expanded(found))
+            app.command(name)(expand_groups(function))
     return app
 
 
@@ -90,7 +93,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class _Warning(logging.Formatter):
-    """What is logged as one printable line."""
+    """A log record as one printable line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(f"warning: {record.getMessage()}")
@@ -102,9 +105,11 @@ def run(arguments: list[str]) -> int:
         if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
             warnings.simplefilter("ignore")
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper) and not stream.closed:  # what it cannot show ends no command
+            if (
+                isinstance(stream, TextIOWrapper) and not stream.closed
+            ):  # a character that it cannot show ends no command
                 stream.reconfigure(errors="backslashreplace")
-        if logging.lastResort is not None:  # what the library logs where nobody set logging up
+        if logging.lastResort is not None:  # without other logging
             logging.lastResort.setFormatter(_Warning())
         return _run(arguments or ["--help"])
 
@@ -116,7 +121,7 @@ def _run(arguments: list[str]) -> int:
         stopped = searches_stopped()
         # Ctrl-C comes as this status
         if application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False) == INTERRUPTED:
-            return _interrupted()
+            return _end_interrupted()
         if sys.stdout is not None:
             sys.stdout.flush()
         if searches_stopped() > stopped:
@@ -126,7 +131,7 @@ def _run(arguments: list[str]) -> int:
     except (SimschedError, BrokenSchedulerError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        return _interrupted()
+        return _end_interrupted()
     except BrokenPipeError:  # the reader has gone, as with `| head`
         give_up(sys.stdout)
         return _DONE
@@ -141,16 +146,16 @@ def _run(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):
             return _fail(error.format_message())
         if type(error).__name__ == "Abort":
-            return _interrupted()
+            return _end_interrupted()
         if isinstance(error, OSError | ValueError) and (lost := failure_of(sys.stdout)) is not None:
-            give_up(sys.stdout)  # as of a full disk behind `>`
+            give_up(sys.stdout)  # for example of a full disk behind `>`
             return _fail(f"cannot write the output: {lost}")
         lacking = lack(error)
-        return _fail(f"unexpected {described(error)}", _DEFECT) if lacking is None else _fail(lacking)
+        return _fail(f"unexpected {describe_error(error)}", _DEFECT) if lacking is None else _fail(lacking)
     return _DONE
 
 
-def _interrupted() -> int:
+def _end_interrupted() -> int:
     with suppress(ValueError):  # raised in threads
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the impatient press twice
     return _fail("interrupted; no file was left half-written", INTERRUPTED)

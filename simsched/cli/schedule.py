@@ -1,4 +1,4 @@
-"""Commands that schedule and simulate, that ask what would be, why and how robust, and that report what was found."""
+"""Commands that schedule, simulate, ask about changed worlds, reasons and robustness, and report results."""
 
 import shlex
 import sys
@@ -15,7 +15,7 @@ from simsched.base.limits import MOST
 from simsched.base.numeric import sum_in_order
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
+from simsched.cli.options import Text, Texts, argument, drawn, file_option, option, read_name
 
 LARGE: Final = 1_000_000
 """Instructions beyond which spans, which take gigabytes then, are made for pictures alone."""
@@ -27,7 +27,7 @@ def compare(
     graph: opt.Graph,
     target: opt.Target,
     draws: opt.Compare,
-    result: opt.Result,
+    result: opt.ResultOptions,
     drawn: opt.Pictures,
     box: opt.Box = None,
 ) -> None:
@@ -35,8 +35,8 @@ def compare(
 
     The trace and the chart are of the schedule with the least makespan.
 
-    Above the schedulers stand one operator after the other as PyTorch launches it,
-    as a lean host does, and as a CUDA graph, which speedups are over.
+    The table begins with one operator after the other as PyTorch launches it, as a lean host does, and as a CUDA graph,
+    the baseline of speedups.
 
     With --samples, jitter is in p50, p99 and the box plot alone.
 
@@ -48,23 +48,24 @@ def compare(
     """
     if box is not None and draws.samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
-    found = draws.compare(graph, target.read(graph))
-    best = found.best()
+    comparison = draws.compare(graph, target.read(graph))
+    best = comparison.best()
     assert best is not None, "some scheduler found a schedule"
-    pictures, traced = drawn.files(best.scheduler, found.traces[best.scheduler]), graph.traced
-    files = [*pictures, ("box plot", box, found.plot), ("comparison", result.output, found.save)]
+    pictures = drawn.files(best.scheduler, comparison.traces[best.scheduler])
+    traced = graph.traced
+    files = [*pictures, ("box plot", box, comparison.plot), ("comparison", result.output, comparison.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
     ran = graph.traced_facts()
     data = {"trace": waits, "ran": ran.to_dict()} if waits and ran else {}
-    shown = [*([ran.rows(), ""] if ran else []), found.table, *graph.traced_lines()]
-    out.tell(lambda: found.summary() | data, shown, files, as_json=result.as_json)
+    shown = [*([ran.rows(), ""] if ran else []), comparison.table, *graph.traced_lines()]
+    out.tell(lambda: comparison.summary() | data, shown, files, as_json=result.as_json)
 
 
 def schedule(
-    graph: opt.Scheduled,
+    graph: opt.ScheduledGraph,
     target: opt.Target,
-    output: Annotated[Text, written("Write the schedule to a JSON file.", "--output", "-o")] = None,
-    program: Annotated[Text, written("Write the lowered program too.")] = None,
+    output: Annotated[Text, file_option("Write the schedule to a JSON file.", "--output", "-o")] = None,
+    program: Annotated[Text, file_option("Write the lowered program too.")] = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     cluster = target.read(graph)
@@ -74,25 +75,26 @@ def schedule(
 
 
 def simulate(
-    plan: opt.Plan,
+    plan: opt.PlanArguments,
     target: opt.Target,
     drawn: opt.Pictures,
     jitter: opt.Jitter = None,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes.
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and show its time by cause.
 
-    From a million instructions on, spans take gigabytes: then only the makespan
-    is said, unless a picture needs the spans.
+    From a million instructions on, spans take gigabytes: then only the makespan is printed, unless a picture needs the
+    spans.
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
-    cluster, found = target.read(plan), plan.found(programs=True)
-    if isinstance(found, ss.OpGraph):
-        found = plan.schedule(found, cluster)
-    found = plan.run_as(found)
-    trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
+    cluster = target.read(plan)
+    subject = plan.read_subject(programs=True)
+    if isinstance(subject, ss.OpGraph):
+        subject = plan.schedule(subject, cluster)
+    subject = plan.run_as(subject)
+    trace = ss.simulate(subject, cluster, jitter=jitter, rng=seed)
     n = len(trace.program)
     brief = n > LARGE and drawn == opt.Pictures()
     facts = [*head_facts(trace), Fact("instructions", n, str(n))] if brief else run_facts(trace)
@@ -105,7 +107,7 @@ def check(
     backend_option: opt.BackendOption = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Try what simsched relies on in a scheduler or a backend of your own, and print what is kept.
+    """Check the promises of your own scheduler or backend that simsched relies on, and print the ones that it keeps.
 
     In Python that is `simsched.testing.check_scheduler` and `check_backend`.
     """
@@ -114,19 +116,19 @@ def check(
     if kind not in ("scheduler", "backend"):
         raise SimulationError(f"--as {kind!r}: give scheduler or backend")
     if kind == "backend":
-        found = check_backend(opt.Backend(name, backend_option).make())
+        contract = check_backend(opt.BackendOptions(name, backend_option).make())
     else:
-        found = check_scheduler(read_name(name))
-    out.tell(found.to_dict, [found.table], [], as_json=as_json)
+        contract = check_scheduler(read_name(name))
+    out.tell(contract.to_dict, [contract.table], [], as_json=as_json)
     try:
-        found.require()
+        contract.require()
     except SchedulerError as error:
         raise opt.IncompleteError(str(error)) from None
 
 
 @dataclass(frozen=True)
-class Question(opt.Plan):
-    """What is asked about, and what is to be different."""
+class QuestionOptions(opt.PlanArguments):
+    """The subject of a question, and the changes."""
 
     changes: Annotated[
         Texts,
@@ -144,19 +146,21 @@ class Question(opt.Plan):
         from simsched.experiments.whatif import parse_change
         from workloads import load_kind
 
-        found = self.found(anew=self.reschedule)
+        subject = self.read_subject(anew=self.reschedule)
         if self.execution != "own":
             if self.reschedule:
                 raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
-            found = self.plan(target.read(self))
-        scheduler = None if self.scheduler is None and self.traced is None else self.chosen()[1]
-        load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
+            subject = self.plan(target.read(self))
+        scheduler = None if self.scheduler is None and self.traced is None else self.choose_scheduler()[1]
+        load = partial(load_kind, self.spec) if isinstance(subject, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
-        asked = ss.what_if(found, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load)
+        question = ss.what_if(
+            subject, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load
+        )
         for text in self.changes or []:
             change = parse_change(text)
-            asked = asked.set(change.parameter, change.given)
-        return asked
+            question = question.set(change.parameter, change.given)
+        return question
 
 
 def _values(parameter: str, text: str) -> list[Any]:
@@ -166,7 +170,7 @@ def _values(parameter: str, text: str) -> list[Any]:
 
     parameter = full_name(parameter)
     values = []
-    for part in (each.strip() for each in text.split(",")):
+    for part in (word.strip() for word in text.split(",")):
         if not part:
             raise WhatIfError(f"values {text!r} of {parameter}: one is empty; give a list such as 0.5,1,2")
         is_factor = not is_taken_as_is(parameter) and part[0] != "=" and not part[-1].isalpha()
@@ -174,10 +178,10 @@ def _values(parameter: str, text: str) -> list[Any]:
     return values
 
 
-def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
-    """Say what would be if something were different: makespan and where the time goes, before and after.
+def whatif(plan: QuestionOptions, target: opt.Target, result: opt.ResultOptions) -> None:
+    """Answer a question about a changed world: makespan and time by cause, before and after.
 
-    With --reschedule it is also said how much comes from making the plan anew.
+    With --reschedule the gain of a new schedule is shown, too.
     """
     answer = plan.ask(target).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
@@ -193,65 +197,66 @@ def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
 def advise(
     graph: opt.Graph,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     schedulers: opt.Schedulers = "fast",
-    keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
+    keep: Annotated[Text, file_option("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
-    """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
-    cluster, dag = target.read(graph), graph.read()
+    """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
+    cluster = target.read(graph)
+    dag = graph.read()
     names = opt.read_schedulers(schedulers, dag)
-    found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
-    facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
-    files = [("schedule", keep, lambda path: found.plan.save(path))]
+    advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
+    facts = [*advice.assumed.items(), ("", ""), *advice.commands.items()]
+    files = [("schedule", keep, lambda path: advice.plan.save(path))]
     ran = graph.traced_facts()
     head = [ran.rows(), ""] if ran else []
-    data = (lambda: found.to_dict() | {"ran": ran.to_dict()}) if ran else None
-    result.tell(found, *head, found.table, "", facts, files=files, name="advice", data=data)
+    data = (lambda: advice.to_dict() | {"ran": ran.to_dict()}) if ran else None
+    result.tell(advice, *head, advice.table, "", facts, files=files, name="advice", data=data)
 
 
 def _shares(blame: Mapping[str, float]) -> str:
-    """Return what the time of a critical path goes to in per cent."""
+    """Return a critical path's time by cause in per cent."""
     total = sum_in_order(blame.values())
     return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
 
 
 def sweep(
-    plan: Question,
+    plan: QuestionOptions,
     parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
     plot: Plot = None,
 ) -> None:
-    """Say how the makespan changes with a parameter, or with two."""
+    """Show how the makespan changes with a parameter, or with two."""
     axes: list[Any] = [parameter, _values(parameter, values)]
     if parameter2 is not None:
         if values2 is None:
             raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
         axes += [parameter2, _values(parameter2, values2)]
-    found = plan.ask(target).sweep(*axes)
-    result.tell(found, files=[("picture", plot, found.plot)])
+    makespans = plan.ask(target).sweep(*axes)
+    result.tell(makespans, files=[("picture", plot, makespans.plot)])
 
 
 def sensitivity(
-    plan: Question,
+    plan: QuestionOptions,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
-    found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
-    result.tell(found, files=[("picture", tornado, found.plot)])
+    """Show how much the makespan changes with each parameter, per cent for per cent, and rank them."""
+    elasticities = ss.sensitivity(plan.ask(target), per_operator=per_operator)
+    result.tell(elasticities, files=[("picture", tornado, elasticities.plot)])
 
 
-def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
-    """Say in words what bounds a schedule, and which three changes would help most."""
+def explain(plan: opt.PlanArguments, target: opt.Target, result: opt.ResultOptions) -> None:
+    """Explain in words the bottleneck of a schedule, and the three changes that would help most."""
     cluster = target.read(plan)
-    found = ss.explain(plan.plan(cluster), cluster)
-    result.tell(found, str(found))
+    explanation = ss.explain(plan.plan(cluster), cluster)
+    result.tell(explanation, str(explanation))
 
 
 def breakeven(
@@ -260,14 +265,15 @@ def breakeven(
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     plot: Plot = None,
 ) -> None:
-    """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
-    cluster, dag = target.read(graph), graph.read()
+    """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
+    cluster = target.read(graph)
+    dag = graph.read()
     sides = _side(first), _side(second)
-    found = ss.breakeven(parameter, *sides, cluster, graph=dag)
-    result.tell(found, files=[("picture", plot, found.plot)])
+    crossings = ss.breakeven(parameter, *sides, cluster, graph=dag)
+    result.tell(crossings, files=[("picture", plot, crossings.plot)])
 
 
 def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
@@ -276,19 +282,19 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
     if split_path(text)[0] is None:
         return opt.read_scheduler(text)
-    found = opt.read_plan(text)
-    if not isinstance(found, ss.Schedule):
+    subject = opt.read_plan(text)
+    if not isinstance(subject, ss.Schedule):
         raise FormatError(f"{text}: give a schedule, as `simsched schedule -o` writes one, or the name of a scheduler")
-    return found
+    return subject
 
 
 def throughput(
-    plan: opt.Plan,
+    plan: opt.PlanArguments,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
 ) -> None:
-    """Say how many requests a schedule serves per second when one follows the other."""
+    """Show how many requests a schedule serves per second when one follows the other."""
     cluster = target.read(plan)
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
@@ -296,19 +302,19 @@ def throughput(
 def robust(
     graph: opt.Graph,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     schedulers: opt.Schedulers = "fast",
     jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER,
     seed: opt.Seed = 0,
     samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000,
     box: opt.Box = None,
 ) -> None:
-    """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
+    """Show which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read(graph)
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
-    found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
+    tails = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
-    result.tell(found, found.table, *refused, files=[("picture", box, found.plot)])
+    result.tell(tails, tails.table, *refused, files=[("picture", box, tails.plot)])
 
 
 def report(
@@ -320,7 +326,7 @@ def report(
             "replay, ...), or a GRAPH, whose schedulers are compared.",
         ),
     ],
-    output: Annotated[str, written("HTML file to write.", "--output", "-o")],
+    output: Annotated[str, file_option("HTML file to write.", "--output", "-o")],
     target: opt.Target,
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,
@@ -330,9 +336,8 @@ def report(
 ) -> None:
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
-    A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
-    --link or --cluster say. With --cluster a replay stands beside what is
-    predicted of it.
+    A GRAPH, a schedule and a program are simulated on the cluster of --gpu, --gpus, --link or --cluster. With --cluster
+    a replay is shown beside its prediction.
     """
     from simsched.show.report.page import library, replay_sections, sections_of
 
@@ -341,19 +346,23 @@ def report(
     sections: list[Any] = []
     advised: list[ss.Advice] = []
     for graph in graphs:
-        found = _read(graph.graph)
-        if found is None:
-            library()  # what is missing is said before the schedulers run
-            compared, dag = draws.compare(graph, cluster), graph.read()
-            names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
-            known = compared if draws.execution == "own" else None  # advice is on each in its own execution
-            found = ss.advise(dag, cluster, names, comparison=known, source=graph.spec, options=options)
-            advised.append(found)
-        if isinstance(found, ss.Schedule | ss.Program):
-            found = ss.simulate(found, cluster)
-        predicted = isinstance(found, ss.Replay) and target.cluster is not None
+        result = _read(graph.graph)
+        if result is None:
+            library()  # a missing package is reported before the schedulers run
+            compared = draws.compare(graph, cluster)
+            dag = graph.read()
+            names = opt.read_schedulers(draws.schedulers, dag)
+            options = target.text()
+            comparison = compared if draws.execution == "own" else None  # advice is on each in its own execution
+            result = ss.advise(dag, cluster, names, comparison=comparison, source=graph.spec, options=options)
+            advised.append(result)
+        if isinstance(result, ss.Schedule | ss.Program):
+            result = ss.simulate(result, cluster)
+        predicted = isinstance(result, ss.Replay) and target.cluster is not None
         with naming(graph.graph):
-            sections += replay_sections(found, ss.simulate(found.program, cluster)) if predicted else sections_of(found)
+            sections += (
+                replay_sections(result, ss.simulate(result.program, cluster)) if predicted else sections_of(result)
+            )
     text = ss.write_report(sections, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
     out.say(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for advice in advised:
@@ -367,7 +376,7 @@ def report(
 
 
 def _read(source: str) -> Any:
-    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown."""
+    """Return the result in a folder or a JSON file of ours; None for a graph, or anything unknown."""
     from simsched.experiments.accuracy import NAME, Accuracy
     from simsched.experiments.documents import DOCUMENTS
     from simsched.experiments.study.store import STUDY

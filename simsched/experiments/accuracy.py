@@ -22,9 +22,9 @@ from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set
-from simsched.experiments.result import Later, Result, printed, table_of, time_text, unit_of
+from simsched.experiments.result import LazyValues, Result, plain_text, table_of, time_text, unit_of
 from simsched.model import Cluster, OpGraph, Program, Schedule
-from simsched.model.backend import Backend, prepared, require_counts
+from simsched.model.backend import Backend, prepare, require_counts
 from simsched.model.graph.opgraph import with_times
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Trace
@@ -71,7 +71,9 @@ class Outcome(Checked):
         Reason why the schedule or the measurement is missing; the other fields are None then.
     """
 
-    SUBJECT, ERROR, DERIVED = "row of {0.scheduler!r}", BackendError, ("error",)
+    SUBJECT = "row of {0.scheduler!r}"
+    ERROR = BackendError
+    DERIVED = ("error",)
     scheduler: str
     predicted_us: Amount | None = None
     measured_us: Amount | None = None
@@ -142,7 +144,9 @@ class Round(Checked):
         The schedulers' schedules, then the random ones, in the order of their measurement.
     """
 
-    SUBJECT, ERROR, DERIVED = "a round", BackendError, FIGURES
+    SUBJECT = "a round"
+    ERROR = BackendError
+    DERIVED = FIGURES
     schedules: tuple[Outcome, ...]
 
     @classmethod
@@ -169,8 +173,8 @@ class Round(Checked):
 
     def _mean_error(self, of: str) -> float | None:
         """Return the mean error of a column of the rows that count, where it is defined."""
-        found = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
-        errors = [error for error in found if error is not None]
+        row_errors = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
+        errors = [error for error in row_errors if error is not None]
         return sum_in_order(errors) / len(errors) if errors else None
 
     @property
@@ -250,7 +254,10 @@ class Accuracy(Result, Checked, Document):
         Simulated trace and measured run of each scheduler in the last round.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "validation", BackendError, "simsched.accuracy", None
+    SUBJECT = "validation"
+    ERROR = BackendError
+    FORMAT = "simsched.accuracy"
+    INDENT = None
     graph: str
     backend: str
     device: str
@@ -263,7 +270,7 @@ class Accuracy(Result, Checked, Document):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if not all(each.schedules for each in self.rounds):
+        if not all(one.schedules for one in self.rounds):
             raise self.refusal("rounds must have a schedule each")
         for scheduler, name in self.runs.items():
             if Path(name).name != name:
@@ -286,13 +293,14 @@ class Accuracy(Result, Checked, Document):
             If the file is damaged.
         """
         path = Path(path, NAME) if Path(path).is_dir() else Path(path)
-        found, folder = super().load(path), path.parent
+        accuracy = super().load(path)
+        folder = path.parent
 
         def trace(scheduler: str) -> tuple[Trace, Replay]:
-            replay = Replay.load(folder / found.runs[scheduler])
-            return simulate(replay.program, found.calibration), replay
+            replay = Replay.load(folder / accuracy.runs[scheduler])
+            return simulate(replay.program, accuracy.calibration), replay
 
-        return replace(found, traces=Later(found.runs, trace))
+        return replace(accuracy, traces=LazyValues(accuracy.runs, trace))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the validation into an existing folder, with those measured runs that are not in it yet."""
@@ -304,11 +312,12 @@ class Accuracy(Result, Checked, Document):
 
     def records(self) -> list[dict[str, Any]]:
         """Return all rows as plain values by column, with their round."""
-        return [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
+        return [{"round": i, **write(row)} for i, one in enumerate(self.rounds, 1) for row in one.schedules]
 
     def table(self) -> Any:
         """Return the schedules of the last round as a table of texts."""
-        rows, chosen = self.rounds[-1].schedules, self.rounds[-1].chosen
+        rows = self.rounds[-1].schedules
+        chosen = self.rounds[-1].chosen
         unit, name = unit_of(row.measured_us for row in rows)
         headings = (
             "scheduler",
@@ -343,10 +352,10 @@ class Accuracy(Result, Checked, Document):
             "regret",
         )
         rows = []
-        for i, each in enumerate(self.rounds, 1):
-            errors = (each.mean_error, each.p90_error, each.no_contention_error, each.uncalibrated_error)
-            tau = NOT_DEFINED if each.kendall_tau is None else f"{each.kendall_tau:.2f}"
-            rows.append((str(i), str(len(each.held_out)), *map(percent, errors), tau, percent(each.regret)))
+        for i, one in enumerate(self.rounds, 1):
+            errors = (one.mean_error, one.p90_error, one.no_contention_error, one.uncalibrated_error)
+            tau = NOT_DEFINED if one.kendall_tau is None else f"{one.kendall_tau:.2f}"
+            rows.append((str(i), str(len(one.held_out)), *map(percent, errors), tau, percent(one.regret)))
         note = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
         return table_of("rounds", headings, rows, note=note)
 
@@ -356,26 +365,28 @@ class Accuracy(Result, Checked, Document):
         Latencies are trusted where 9 of 10 held-out ones are within 10 %, a choice where it costs at most 3 %.
         """
         last = self.rounds[-1]
-        p90, regret, chosen = last.p90_error, last.regret, last.chosen
+        p90 = last.p90_error
+        regret = last.regret
+        chosen = last.chosen
         if p90 is None or chosen is None or regret is None:
             return ("No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",)
         trusts = "Trust" if p90 <= TRUSTED else "Do not trust"
-        said = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
+        sentences = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
         costs = f"its choice, {chosen.scheduler}, takes {percent(regret)} more than the fastest that was measured"
-        said.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
+        sentences.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
         most = (1 + p90) * (chosen.predicted_us or 0.0)
         near = [row.scheduler for row in last.rivals if row is not chosen and (row.predicted_us or 0.0) <= most]
         worst = max(last.held_out, key=lambda row: row.error or 0.0)
         noise = ((worst.measured_p90_us or 0.0) - (worst.measured_p10_us or 0.0)) / (worst.measured_us or 1.0)
         again = ", whose runs vary by more: repeat them more often" if noise > (worst.error or 0.0) else ""
-        said.append(
+        sentences.append(
             (f"It does not tell {chosen.scheduler} from {', '.join(near)}: measure those. " if near else "")
             + f"It is furthest off on {worst.scheduler}, {percent(worst.error)}{again}."
         )
-        return tuple(said)
+        return tuple(sentences)
 
     def __repr__(self) -> str:
-        return "\n".join((printed(self.table()), printed(self.summary()), joined(self.verdict())))
+        return "\n".join((plain_text(self.table()), plain_text(self.summary()), joined(self.verdict())))
 
 
 def _cells(row: Outcome, unit: float) -> Sequence[str]:
@@ -467,8 +478,8 @@ def validate(
     """
     require_counts(1, rounds=rounds, repeats=repeats)
     require_counts(0, training=training, random_held_out=random_held_out)
-    asked = scheduler_set(schedulers, graph)
-    for scheduler in asked:
+    names = scheduler_set(schedulers, graph)
+    for scheduler in names:
         resolve(scheduler)  # a wrong name is refused before anything is measured
     tell: Progress = progress or (lambda _what, _doing: None)
     seed = int(rng) if isinstance(rng, int | np.integer) else None
@@ -483,14 +494,14 @@ def validate(
     tell("profile", "calibrating")
     calibration = calibrate(backend.cluster, (micro, profile), graph)
     fitted = [digest(run.program) for run in profile.runs]
-    found: list[Round] = []
+    done_rounds: list[Round] = []
     for number in range(1, rounds + 1):
         drawn = np.random.default_rng(seeds[number])
         at_random = {
             f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=drawn) for i in range(random_held_out)
         }
-        this, traces, files = _round(number, graph, calibration, asked, at_random, fitted, measurements, tell)
-        found.append(this)
+        this, traces, files = _round(number, graph, calibration, names, at_random, fitted, measurements, tell)
+        done_rounds.append(this)
         learned = [replace(traces[name][1], name=f"round-{number}/{name}") for name in at_random if name in traces]
         if number < rounds and learned:
             tell(f"round {number}", "recalibrating")
@@ -498,7 +509,9 @@ def validate(
             fitted += [digest(replay.program) for replay in learned]
     environment = next(iter(traces.values()))[1].environment
     device = environment.get("device", backend.cluster.devices[0].model)
-    accuracy = Accuracy(graph.name, backend.name, device, environment, seed, tuple(found), files, calibration, traces)
+    accuracy = Accuracy(
+        graph.name, backend.name, device, environment, seed, tuple(done_rounds), files, calibration, traces
+    )
     if folder is not None:
         accuracy.save(folder)
     return accuracy
@@ -512,7 +525,8 @@ class _Measurements:
     """
 
     def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
-        self.backend, self._counts = backend, (repeats, warmup)
+        self.backend = backend
+        self._counts = (repeats, warmup)
         self._folder = None if folder is None else make_folder(folder, parents=False)
 
     def take(
@@ -563,9 +577,11 @@ def _round(
     def scheduling(name: str, doing: str) -> None:
         tell(f"round {number}, scheduler {name}", doing or "scheduling")
 
-    made = compare(graph, calibration, schedulers, progress=scheduling)
-    plans = [(row.scheduler, made.plans.get(row.scheduler), row.reason) for row in made.rows]
-    backend, rows, refused = measurements.backend, [], None
+    comparison = compare(graph, calibration, schedulers, progress=scheduling)
+    plans = [(row.scheduler, comparison.plans.get(row.scheduler), row.reason) for row in comparison.rows]
+    backend = measurements.backend
+    rows = []
+    refused = None
     traces: dict[str, tuple[Trace, Replay]] = {}
     files: dict[str, str] = {}
     measured: dict[str, tuple[str, Replay]] = {}  # by digest of the program
@@ -575,8 +591,9 @@ def _round(
             rows.append(Outcome(name, reason=reason))
             continue
         try:
-            program = prepared(backend, plan.over(_as_given(plan.graph, graph)))
-            trace, key = simulate(program, calibration), digest(program)
+            program = prepare(backend, plan.over(_as_given(plan.graph, graph)))
+            trace = simulate(program, calibration)
+            key = digest(program)
             if key not in measured:
                 measured[key] = measurements.replay(program, number)
             files[name], replay = measured[key]

@@ -16,7 +16,7 @@ from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.unknown import bounded_by_bytes, share_of_unknown
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
-from simsched.model.cluster import widened
+from simsched.model.cluster import resize
 from simsched.model.costmodel import Target, bare, upon, with_cluster
 from simsched.model.exchange import of_one_rank
 from simsched.model.trace import Trace
@@ -31,7 +31,8 @@ DOUBTFUL: Final = 0.1
 """Part of the time that may be of operators of unknown kinds: beyond it no way is recommended."""
 _AS_GOOD: Final = 1.01
 _ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # ablations
-_STREAMS, _BOTH = "streams", "streams captured"
+_STREAMS = "streams"
+_BOTH = "streams captured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Deployment(Checked):
         Reason why there is no schedule; None if there is one.
     """
 
-    SUBJECT, ERROR = "deployment {0.name!r}", WhatIfError
+    SUBJECT = "deployment {0.name!r}"
+    ERROR = WhatIfError
     name: str
     scheduler: str = ""
     execution: str | None = None
@@ -170,7 +172,8 @@ def _short(number: float) -> str:
 def _cells(row: Deployment, unit: float) -> Sequence[str]:
     if row.reason is not None:
         return (row.name,)
-    low, high = row.latency_low_us, row.latency_high_us
+    low = row.latency_low_us
+    high = row.latency_high_us
     latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
     gain = format_gain(row.speedup or 1.0, row.speedup_low, row.speedup_high)
     return (
@@ -180,7 +183,7 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
         f"{(row.latency_us or 0.0) / unit:.3g}{latency}",
         gain,
         str(row.place or "-"),
-        *(f"{each:,.0f}" for each in row.requests_per_s),
+        *(f"{rate:,.0f}" for rate in row.requests_per_s),
         format_bytes(row.peak_memory_bytes or 0.0),
         f"{100 * (row.host_share or 0.0):.0f} %",
     )
@@ -240,56 +243,60 @@ def advise(
     n = len(of_one_rank(graph, whole))
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
-    first = with_cluster(cluster, widened(whole, 1))
+    first = with_cluster(cluster, resize(whole, 1))
     alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
     one = baselines(graph, cluster, cost)
-    found = {name: (with_execution(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}
-    kept = [plan for name, plan in alone.plans.items() if name not in _ABLATIONS]
-    deployable = [plan for plan in kept if not plan.rewriting]
+    runs = {name: (with_execution(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}
+    plans = [plan for name, plan in alone.plans.items() if name not in _ABLATIONS]
+    deployable = [plan for plan in plans if not plan.rewriting]
     for name, execution in ((_STREAMS, None), (_BOTH, "graph")):
         if deployable:
-            found[name] = _best(deployable, whole, cluster, cost, execution)
-    lone = min(found, key=lambda name: found[name][1].makespan)
-    rewritten = [plan for plan in kept if plan.rewriting]
+            runs[name] = _best(deployable, whole, cluster, cost, execution)
+    lone = min(runs, key=lambda name: runs[name][1].makespan)
+    rewritten = [plan for plan in plans if plan.rewriting]
     beyond = _best(rewritten, whole, cluster, cost, "graph") if rewritten else None
-    split, copies = f"split over {n} GPUs", f"replicas on {n} GPUs"
+    split = f"split over {n} GPUs"
+    copies = f"replicas on {n} GPUs"
     wide = [
         plan
         for name, plan in comparison.plans.items()
         if len(plan.devices_used) > 1 and name not in _ABLATIONS and not plan.rewriting
     ]
     if wide:
-        found[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
-    programs = {name: trace.program for name, (_, trace) in found.items() if name != EAGER}
+        runs[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
+    programs = {name: trace.program for name, (_, trace) in runs.items() if name != EAGER}
     ranged, doubt = ranges(programs, cluster, cost, reference=programs[CAPTURED])
-    base = found[CAPTURED][1].makespan
-    rows = [_row(name, *each, base, cluster, cost, ranged.get(name)) for name, each in found.items()]
+    base = runs[CAPTURED][1].makespan
+    rows = [_row(name, *run, base, cluster, cost, ranged.get(name)) for name, run in runs.items()]
     if not deployable:
         rows.append(Deployment(_STREAMS, reason="each schedule rewrites operators, and nothing here deploys that"))
     if n > 1 and not wide:
         rows.append(Deployment(split, reason="no scheduler uses more than one GPU"))
     if n > 1 and len(whole.kinds) == 1:
-        single = rows[list(found).index(lone)]
+        single = rows[list(runs).index(lone)]
         rates = dict(zip(IN_FLIGHT, single.requests_per_s, strict=True))
         rows.append(replace(single, name=copies, requests_per_s=tuple(_on_copies(rates, n, k) for k in IN_FLIGHT)))
-        found[copies] = found[lone]
-    surely_split = wide and _is_surely_faster(found[split][1], found[lone][1], cluster, cost)
+        runs[copies] = runs[lone]
+    surely_split = wide and _is_surely_faster(runs[split][1], runs[lone][1], cluster, cost)
     best, verdict = _verdict(
         rows,
         n,
         "" if doubt is None else doubt.basis,
         surely_split=bool(surely_split),
-        n_streams={name: plan.n_streams for name, (plan, _) in found.items()},
+        n_streams={name: plan.n_streams for name, (plan, _) in runs.items()},
     )
     doubtful = bounded_by_bytes(graph, whole.devices[0])
     if doubtful is not None and share_of_unknown(graph, whole.devices[0]) > DOUBTFUL:
-        best, verdict, beyond = CAPTURED, (f"No advice: {doubtful}.",), None
+        best = CAPTURED
+        verdict = (f"No advice: {doubtful}.",)
+        beyond = None
     elif doubtful is not None:
         verdict = (*verdict, f"{doubtful}.")
-    if beyond is not None and beyond[1].makespan * _AS_GOOD < found[best][1].makespan:
+    if beyond is not None and beyond[1].makespan * _AS_GOOD < runs[best][1].makespan:
         verdict = (*verdict, _out_of_reach(*beyond, base))
-    plan, made = found[best][0], {"sequential": one.plan, **alone.plans}
-    as_made = best in (ONE, CAPTURED) or made[plan.scheduler].execution == plan.execution
+    plan = runs[best][0]
+    plan_of = {"sequential": one.plan, **alone.plans}
+    as_made = best in (ONE, CAPTURED) or plan_of[plan.scheduler].execution == plan.execution
     commands = dict(_commands(next(row for row in rows if row.name == best), as_made, source, options))
     return Advice(
         graph.name,
@@ -300,7 +307,7 @@ def advise(
         dict(_assumptions(graph, cluster)),
         commands,
         doubt,
-        {name: plan for name, (plan, _) in found.items()},
+        {name: plan for name, (plan, _) in runs.items()},
         comparison,
     )
 
@@ -330,13 +337,13 @@ def _best(
 
     `execution` None: launched by the host; a plan that is a captured graph then has events.
     """
-    made = []
+    ways = []
     for plan in plans:
         how = execution or ("events" if plan.execution == "graph" else plan.execution)
         run = with_execution(plan, how)
-        made.append((run, simulate(run.lower(whole), cluster, cost)))
-    least = min(map(_makespan, made))
-    near = [each for each in made if each[1].makespan <= _AS_GOOD * least]
+        ways.append((run, simulate(run.lower(whole), cluster, cost)))
+    least = min(map(_makespan, ways))
+    near = [way for way in ways if way[1].makespan <= _AS_GOOD * least]
     return min(near, key=lambda each: (each[0].n_streams, each[1].program.n_syncs, each[1].makespan))
 
 
@@ -370,8 +377,8 @@ def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:
     >>> _on_copies({1: 100.0, 2: 150.0, 4: 200.0, 8: 200.0}, 2, 4), _on_copies({1: 100.0, 2: 150.0}, 4, 2)
     (300.0, 200.0)
     """
-    each, more = divmod(k, n)
-    few, many = np.interp([each, each + 1], [0, *rates], [0.0, *rates.values()]).tolist()
+    share, more = divmod(k, n)
+    few, many = np.interp([share, share + 1], [0, *rates], [0.0, *rates.values()]).tolist()
     return (n - more) * float(few) + more * float(many)
 
 
@@ -383,7 +390,8 @@ def _verdict(
     captured = by_name[CAPTURED]
     alone = [by_name[name] for name in (CAPTURED, ONE, _STREAMS, _BOTH) if name in by_name]
     best = min(alone, key=lambda row: row.latency_us or 0.0)
-    low, high = best.speedup_low, best.speedup_high
+    low = best.speedup_low
+    high = best.speedup_high
     gain = format_gain(best.speedup or 1.0, low, high, " times", f", {basis}")
     gain += " as fast as one stream captured as a CUDA graph"
     if (best.speedup or 1.0) < WORTH:
@@ -408,24 +416,27 @@ def _verdict(
 
 def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely_split: bool) -> str:
     """Return whether several GPUs pay."""
-    split, copies = rows.get(f"split over {n} GPUs"), rows.get(f"replicas on {n} GPUs")
-    said = [f"no scheduler splits a request over {n} GPUs"]
+    split = rows.get(f"split over {n} GPUs")
+    copies = rows.get(f"replicas on {n} GPUs")
+    sentences = [f"no scheduler splits a request over {n} GPUs"]
     if split is not None:
         ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)
         pays = "does not pay" if ratio < WORTH else "pays" if surely_split else "may pay, measure both"
-        said = [f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}"]
+        sentences = [f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}"]
     if copies is not None:
         ratio = copies.requests_per_s[-1] / best.requests_per_s[-1]
-        said.append(f"a copy of the model on each serves {ratio:.2f} times the requests with {IN_FLIGHT[-1]} in flight")
-    text = "; ".join(said)
+        sentences.append(
+            f"a copy of the model on each serves {ratio:.2f} times the requests with {IN_FLIGHT[-1]} in flight"
+        )
+    text = "; ".join(sentences)
     return text[0].upper() + text[1:]
 
 
 def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
     codes, texts = graph.labels("dtype")
     yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
-    made = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
-    yield "shapes", "not known" if made is None else f"as read: {made[0]} makes {' x '.join(map(str, made[1]))}"
+    shapes = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
+    yield "shapes", "not known" if shapes is None else f"as read: {shapes[0]} makes {' x '.join(map(str, shapes[1]))}"
     ranks = [meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric]
     if ranks:
         yield "ranks", f"{max(ranks)} that run this graph, each on a GPU of its own; one is simulated"

@@ -23,7 +23,7 @@ from simsched.experiments.baselines import (
     require_execution,
 )
 from simsched.experiments.evaluation import Evaluation, Yardstick, evaluate
-from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
+from simsched.experiments.result import Doubt, LazyValues, Result, table_of, time_text, unit_of
 from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
 from simsched.model.graph.opgraph import with_times
@@ -87,7 +87,8 @@ class Row(Checked):
         Reason why there is no schedule; None if there is one.
     """
 
-    SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
+    SUBJECT = "row of {0.scheduler!r}"
+    ERROR = SimulationError
     scheduler: str
     execution: str | None = None
     makespan_us: Amount | None = None
@@ -133,7 +134,8 @@ class Sampling(Checked):
         The one given; None if it was a generator.
     """
 
-    SUBJECT, ERROR = "sampling", SimulationError
+    SUBJECT = "sampling"
+    ERROR = SimulationError
     n: Annotated[int, Range(1, 100_000_000)]
     jitter: float | Mapping[str, float]
     seed: Seed | None
@@ -158,7 +160,7 @@ class Sampling(Checked):
 
 
 @dataclass(kw_only=True)
-class _File:
+class _ComparisonFile:
     """Several schedulers on one graph.
 
     Parameters
@@ -227,7 +229,9 @@ class Comparison(Result, Document):
         Name of the row, or of the deployment, that speedups are over; files of before have ``"sequential"``.
     """
 
-    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
+    FORMAT = "simsched.comparison"
+    INDENT = None
+    FILE = _ComparisonFile
     RETIRED: ClassVar = {"draws": "leave it out; `samples` has the makespans"}
     graph: OpGraph
     cluster: Cluster
@@ -259,13 +263,15 @@ class Comparison(Result, Document):
             "rows": self.records(),
         }
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ComparisonFile:
         """Return it as its file has it.
 
         Each graph is written once, with the operator times of its runs where a calibration or a cost model gave them;
         `graph` itself is written as given. Up to 10,000 samples of a schedule are written.
         """
-        graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
+        graphs = [self.graph]
+        numbers = {(id(self.graph), b""): 0}
+        plans = {}
         for name, plan in self.plans.items():
             graph = self.traces[name].graph  # with the times of a calibration
             times = None if self.cost is None else placed_operator_times(plan.over(graph), self.cluster, self.cost)
@@ -274,8 +280,8 @@ class Comparison(Result, Document):
                 numbers[key] = len(graphs)
                 graphs.append(graph if times is None else with_times(graph, times))
             plans[name] = NumberedPlan.of(plan, numbers[key])
-        samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
-        return _File(
+        samples = {name: draws.values for name, draws in self.samples.items() if len(draws) <= _MOST_STORED}
+        return _ComparisonFile(
             cluster=self.cluster,
             sampling=self.sampling,
             doubt=self.doubt,
@@ -312,14 +318,14 @@ class Comparison(Result, Document):
         for number in (graph, *(plan.graph for plan in plans.values())):
             if not 0 <= number < len(graphs):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
-        made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
+        plans_of = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
-        traces = Later(made, lambda name: simulate(made[name], cluster))
+        traces = LazyValues(plans_of, lambda name: simulate(plans_of[name], cluster))
         return cls(
             graphs[graph],
             cluster,
             tuple(rows),
-            made,
+            plans_of,
             traces,
             drawn,
             sampling,
@@ -416,7 +422,8 @@ class Comparison(Result, Document):
         repeats = self._repeats()
         for other in dict.fromkeys(repeats.values()):
             notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
-        unknown, n_ops = operators_without_load(self.graph), len(self.graph)
+        unknown = operators_without_load(self.graph)
+        n_ops = len(self.graph)
         if unknown:
             notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
         guess = bounded_by_bytes(self.graph, self.cluster.devices[0])
@@ -504,17 +511,17 @@ def compare(
     with suppress(SimschedError):  # the row of `sequential` has the reason
         one = baselines(graph, cluster, cost)
     rows: list[Row] = []
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for scheduler in scheduler_set(schedulers, graph):
-        name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
+        name = free_name(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
             progress(name, "")
         try:
             watched = progress if takes(scheduler, "progress") else None
             options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
-                options["also"] = [each.plan for each in found.values()]
-            found[name] = evaluate(
+                options["also"] = [one.plan for one in evaluations.values()]
+            evaluations[name] = evaluate(
                 graph,
                 cluster,
                 cost,
@@ -532,10 +539,10 @@ def compare(
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
-        rows.append(row_of(name, found[name], None, one))
-    plans = {name: cast(Schedule, each.plan) for name, each in found.items()}
-    traces = {name: each.trace for name, each in found.items()}
-    drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
+        rows.append(row_of(name, evaluations[name], None, one))
+    plans = {name: cast(Schedule, one.plan) for name, one in evaluations.items()}
+    traces = {name: one.trace for name, one in evaluations.items()}
+    drawn = {name: one.samples for name, one in evaluations.items() if one.samples is not None}
     named = not (isinstance(schedulers, str) and schedulers in SETS)
     deployments = {} if one is None else one.traces
     reference = _reference(baseline, deployments, traces, [row.scheduler for row in rows])
@@ -592,7 +599,9 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     one
         Runs on one stream, to which the schedule is compared; without them, no warning says that it is slower.
     """
-    plan, trace, drawn = found.plan, found.trace, found.samples
+    plan = found.plan
+    trace = found.trace
+    drawn = found.samples
     assert isinstance(plan, Schedule)
     peaks = trace.peak_memory()
     full = any(need > trace.cluster[device].memory for device, need in peaks.items())
@@ -618,7 +627,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     )
 
 
-def unused(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, taken: Collection[str]) -> str:
     """Return a name, with a number if it is taken."""
     numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
     return next(candidate for candidate in numbered if candidate not in taken)

@@ -23,7 +23,9 @@ from simsched.simulator import simulate
 
 ROUND: Final = 500
 """Evaluations after which annealing begins again: by turns from a new graph and from the best one."""
-_HOT, _COLD = 0.1, 0.002  # temperatures at the beginning and the end of a round, of the logarithm of the factor
+# temperatures at the beginning and the end of a round, of the logarithm of the factor
+_HOT = 0.1
+_COLD = 0.002
 _STEP: Final = 0.7  # standard deviation of the logarithm of the factor that changes a size
 _JUMP: Final = 0.2  # part of the changes of a size that draw a new one
 _RATE: Final = 25_000.0  # bytes/us: speed of exact transfers where there is no link
@@ -51,7 +53,8 @@ class Space(Checked):
         Edges into an operator, and out of it, at most.
     """
 
-    SUBJECT, ERROR = "space of a duel", WhatIfError
+    SUBJECT = "space of a duel"
+    ERROR = WhatIfError
     time: tuple[Amount, Amount] = (1.0, 1000.0)
     utilization: tuple[Amount, Amount] = (0.05, 1.0)
     blocks: tuple[Count, Count] = (1, 4096)
@@ -100,7 +103,9 @@ class Duel(Result, Checked, Document):
         Version of the library.
     """
 
-    SUBJECT, ERROR, FORMAT = "duel", WhatIfError, "simsched.duel"
+    SUBJECT = "duel"
+    ERROR = WhatIfError
+    FORMAT = "simsched.duel"
     graph: OpGraph
     cluster: Cluster
     loser: str
@@ -245,7 +250,7 @@ def duel(
     """
     if evaluations is None and seconds is None:
         raise WhatIfError("a duel needs an end: give `evaluations` or `seconds` (--evaluations, --seconds)")
-    search = _Search(start, cluster, loser, winner, rng, space or Space())
+    search = _DuelSearch(start, cluster, loser, winner, rng, space or Space())
     end = inf if seconds is None else running_time() + seconds
     with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with its best graph
         while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
@@ -257,7 +262,7 @@ def duel(
     best = search.best
     if best.graph is None:
         raise SchedulerError(f"no graph was found that both schedule: {search.reason}")
-    plans = [search.scheduled(each, best.graph) for each in (loser, winner)]
+    plans = [search.schedule_with(scheduler, best.graph) for scheduler in (loser, winner)]
     traces = [simulate(plan, cluster) for plan in plans]
     blames = [dict(trace.critical_path().blame) for trace in traces]
     names = _apart(scheduler_name(loser), scheduler_name(winner))
@@ -293,15 +298,15 @@ def _reasons(
     more = {cause: us - blames[1].get(cause, 0.0) for cause, us in blames[0].items()}
     largest = sorted(((cause, us) for cause, us in more.items() if us > 0), key=lambda each: -each[1])
     if largest:
-        told = ", ".join(f"{format_time(us)} more {cause}" for cause, us in largest)
-        yield f"On its critical path {names[0]} has {told}."
+        causes = ", ".join(f"{format_time(us)} more {cause}" for cause, us in largest)
+        yield f"On its critical path {names[0]} has {causes}."
     for name, plan in zip(names, plans, strict=True):
         for sentence in explain(plan, cluster).sentences:
             yield f"{name}: {sentence}"
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _GraphDraft:
     """A graph that can be changed: operators in topological order, and bytes by edge."""
 
     operators: tuple[Operator, ...]
@@ -324,13 +329,13 @@ class _Draft:
 class _Tried:
     """A draft with its factor, minus infinity where a scheduler refuses it."""
 
-    draft: _Draft
+    draft: _GraphDraft
     graph: OpGraph | None
     factor: float
     n: int
 
 
-class _Search:
+class _DuelSearch:
     """Annealing, a step at a time."""
 
     def __init__(
@@ -342,10 +347,14 @@ class _Search:
         seed: int,
         space: Space,
     ) -> None:
-        self.space, self.cluster = space, cluster
+        self.space = space
+        self.cluster = cluster
         self.n = 0
         self.reason = ""
-        self._start, self._loser, self._winner, self._seed = start, loser, winner, seed
+        self._start = start
+        self._loser = loser
+        self._winner = winner
+        self._seed = seed
         self._rng = np.random.default_rng(seed)
         self._moves = (
             self._time,
@@ -357,16 +366,16 @@ class _Search:
             self._nbytes,
             self._exchange,
         )
-        self.best = self.at = self._tried(self._begun())
+        self.best = self.at = self._evaluate(self._first_graph())
 
     def step(self) -> None:
         """Evaluate one more graph: the first of a new round, or a changed one."""
         position = self.n % ROUND
         if position == 0 and self.n > 0:
             is_new = self.n // ROUND % 2 == 0
-            self.at = self._tried(self._begun()) if is_new else replace(self.best, n=self.n)
+            self.at = self._evaluate(self._first_graph()) if is_new else replace(self.best, n=self.n)
         elif self.n > 0:
-            tried = self._tried(self._changed(self.at.draft))
+            tried = self._evaluate(self._change(self.at.draft))
             temperature = _HOT * (_COLD / _HOT) ** (position / ROUND)
             gain = _log(tried.factor) - _log(self.at.factor)
             if not gain < 0 or self._rng.random() < exp(gain / temperature):
@@ -375,16 +384,17 @@ class _Search:
         if self.at.factor > self.best.factor or self.best.graph is None:
             self.best = self.at
 
-    def scheduled(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
+    def schedule_with(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
         """Return a scheduler's schedule of a graph."""
         options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
         return schedule(graph, self.cluster, scheduler, **options)
 
-    def _tried(self, draft: _Draft) -> _Tried:
+    def _evaluate(self, draft: _GraphDraft) -> _Tried:
         graph = draft.graph(self.cluster.devices[0].bandwidth, self.space.nbytes[0])
         try:
             losing, winning = (
-                simulate(self.scheduled(each, graph), self.cluster).makespan for each in (self._loser, self._winner)
+                simulate(self.schedule_with(scheduler, graph), self.cluster).makespan
+                for scheduler in (self._loser, self._winner)
             )
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
@@ -393,7 +403,7 @@ class _Search:
             return _Tried(draft, None, -inf, self.n + 1)
         return _Tried(draft, graph, losing / winning if winning > 0 else -inf, self.n + 1)
 
-    def _begun(self) -> _Draft:
+    def _first_graph(self) -> _GraphDraft:
         """Return a graph to start from, brought into the space."""
         seed = int(self._rng.integers(2**31))
         graph = self._start if isinstance(self._start, OpGraph) else self._start(seed)
@@ -404,7 +414,7 @@ class _Search:
             Operator(
                 name,
                 operator.kind,
-                time=self._rounded(float(times[graph.index[name]])),
+                time=self._round_time(float(times[graph.index[name]])),
                 intensity=operator.intensity,
                 **self._kept_load(operator),
             )
@@ -413,26 +423,29 @@ class _Search:
         )
         edges: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
-            i, j = at[edge.src], at[edge.dst]
+            i = at[edge.src]
+            j = at[edge.dst]
             if self._has_room(edges, i, j):
-                given = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
-                edges[i, j] = float(round(_within(given, self.space.nbytes)))
-        return _Draft(operators, edges)
+                nbytes = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
+                edges[i, j] = float(round(_within(nbytes, self.space.nbytes)))
+        return _GraphDraft(operators, edges)
 
     def _kept_load(self, operator: Operator) -> dict[str, Any]:
         if operator.kernels:
             kernel = max(operator.kernels, key=lambda each: each.share)
             blocks = int(_within(kernel.blocks, self.space.blocks))
             return {"kernels": (Kernel(blocks, kernel.threads, kernel.registers, kernel.shared_memory),)}
-        given = operator.utilization
+        utilization = operator.utilization
         middle = sum(self.space.utilization) / 2
-        return {"utilization": _within(middle if given is None else round(given, 3), self.space.utilization)}
+        return {
+            "utilization": _within(middle if utilization is None else round(utilization, 3), self.space.utilization)
+        }
 
-    def _changed(self, draft: _Draft) -> _Draft:
+    def _change(self, draft: _GraphDraft) -> _GraphDraft:
         """Return a draft in which one thing is different."""
         return self._moves[self._rng.integers(len(self._moves))](draft)
 
-    def _rounded(self, time: float) -> float:
+    def _round_time(self, time: float) -> float:
         return _within(round(time, _DIGITS), self.space.time)
 
     def _size(self, old: float, bounds: tuple[float, float]) -> float:
@@ -442,20 +455,21 @@ class _Search:
             return float(low * (high / low) ** self._rng.random())
         return _within(old * exp(_STEP * self._rng.standard_normal()), bounds)
 
-    def _with(self, draft: _Draft, i: int, **change: Any) -> _Draft:
+    def _with(self, draft: _GraphDraft, i: int, **change: Any) -> _GraphDraft:
         operators = list(draft.operators)
         operators[i] = replace(operators[i], **change)
         return replace(draft, operators=tuple(operators))
 
-    def _one(self, draft: _Draft) -> int:
+    def _one(self, draft: _GraphDraft) -> int:
         return int(self._rng.integers(len(draft.operators)))
 
-    def _time(self, draft: _Draft) -> _Draft:
+    def _time(self, draft: _GraphDraft) -> _GraphDraft:
         i = self._one(draft)
-        return self._with(draft, i, time=self._rounded(self._size(draft.operators[i].time or 1.0, self.space.time)))
+        return self._with(draft, i, time=self._round_time(self._size(draft.operators[i].time or 1.0, self.space.time)))
 
-    def _load(self, draft: _Draft) -> _Draft:
-        i, space = self._one(draft), self.space
+    def _load(self, draft: _GraphDraft) -> _GraphDraft:
+        i = self._one(draft)
+        space = self.space
         if self._rng.random() < 0.5:
             low, high = space.utilization
             share = _within(round(low + (high - low) * float(self._rng.random()), 3), space.utilization)
@@ -465,10 +479,10 @@ class _Search:
         kernel = Kernel(blocks, threads, int(self._rng.choice(space.registers)))
         return self._with(draft, i, utilization=None, kernels=(kernel,))
 
-    def _intensity(self, draft: _Draft) -> _Draft:
+    def _intensity(self, draft: _GraphDraft) -> _GraphDraft:
         return self._with(draft, self._one(draft), intensity=(None, *INTENSITIES)[self._rng.integers(3)])
 
-    def _edge(self, draft: _Draft) -> _Draft:
+    def _edge(self, draft: _GraphDraft) -> _GraphDraft:
         if len(draft.operators) == 1:
             return draft
         i, j = sorted(int(k) for k in self._rng.choice(len(draft.operators), 2, replace=False))
@@ -483,17 +497,19 @@ class _Search:
         degree = self.space.degree
         return sum(src == i for src, _ in edges) < degree and sum(dst == j for _, dst in edges) < degree
 
-    def _nbytes(self, draft: _Draft) -> _Draft:
+    def _nbytes(self, draft: _GraphDraft) -> _GraphDraft:
         if not draft.edges:
             return draft
         edge = sorted(draft.edges)[self._rng.integers(len(draft.edges))]
         nbytes = float(round(self._size(draft.edges[edge], self.space.nbytes)))
         return replace(draft, edges={**draft.edges, edge: nbytes})
 
-    def _exchange(self, draft: _Draft) -> _Draft:
+    def _exchange(self, draft: _GraphDraft) -> _GraphDraft:
         """Let two operators change places; their names stay where they are."""
-        i, j = self._one(draft), self._one(draft)
-        first, second = draft.operators[i], draft.operators[j]
+        i = self._one(draft)
+        j = self._one(draft)
+        first = draft.operators[i]
+        second = draft.operators[j]
         return self._with(self._with(draft, i, **_nature(second)), j, **_nature(first))
 
 

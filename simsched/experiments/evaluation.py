@@ -120,7 +120,7 @@ class Yardstick:
     def _bound_us(self) -> float:
         return lower_bound(self.graph, self.cluster, self.cost)
 
-    def captured(self, conditions: Mapping[str, Any]) -> float | None:
+    def captured_makespan(self, conditions: Mapping[str, Any]) -> float | None:
         """Return the makespan in us of one operator after the other in a CUDA graph, None if there is none.
 
         Parameters
@@ -128,12 +128,12 @@ class Yardstick:
         conditions
             How it is simulated, as in `evaluate`.
         """
-        for known, makespan in self._captured:
-            if known == conditions:
+        for execution, makespan in self._captured:
+            if execution == conditions:
                 return makespan
-        found: float | None = None
+        fastest: float | None = None
         with suppress(SimschedError):  # the row of `sequential` has the reason
             run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
-            found = run.trace.makespan
-        self._captured.append((conditions, found))
-        return found
+            fastest = run.trace.makespan
+        self._captured.append((conditions, fastest))
+        return fastest

@@ -52,7 +52,8 @@ MEASURED_CAPABILITY: Final = "9.0"
 MEASURED_COMMON: Final = 0.05
 """Common error on devices of that capability; constants were carried over to all others. Chosen likewise."""
 _MEAN_TO_SD: Final = 1.25  # mean absolute value of a normal variable, to its standard deviation
-_DRAWS, _FEWEST = 32, 8
+_DRAWS = 32
+_FEWEST = 8
 _ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
 _MOST = 2**22  # instructions of all programs in all worlds, beyond which there are none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
@@ -131,15 +132,15 @@ def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
     Those of collectives over links are among them where graphs have collectives: `exchanges`.
     """
     fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
-    found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
+    unsure = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
     links = _OF_EXCHANGES if exchanges else _OF_COPIES if bare(target).links else ()
     names = [*_OF_DEVICES, *links]
     for name in names:
-        if name not in fitted and not any(each.startswith(f"{name}.") for each in fitted):
-            found.append(_prior(name))
+        if name not in fitted and not any(other.startswith(f"{name}.") for other in fitted):
+            unsure.append(_prior(name))
     if "saturating_warps" not in fitted:
-        found.append(_prior("saturating_cycles")._replace(name="saturating_warps"))
-    return (*found, *(Unsure(name, PRIORS[name].low, PRIORS[name].high, relative=False) for name in Rates._fields))
+        unsure.append(_prior("saturating_cycles")._replace(name="saturating_warps"))
+    return (*unsure, *(Unsure(name, PRIORS[name].low, PRIORS[name].high, relative=False) for name in Rates._fields))
 
 
 def _prior(name: str) -> Unsure:
@@ -196,14 +197,14 @@ def outcomes(
     unsure = unsure_of(target, exchanges=any(program.graph.meetings for program in every))
     rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
-    drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
-    known: dict[Any, Any] = {}
+    drawn = np.array([number.at(part) for number, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
+    cache: dict[Any, Any] = {}
     usual = np.ones(_OWN)
     worlds = [
-        (changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
+        (with_numbers(cluster, unsure, values), _Priced(target, cost, cache, rates_of(unsure, values), own))
         for values, own in zip(drawn, own_factors(draws), strict=True)
     ]
-    worlds.append((cluster, _Priced(target, cost, known, USUAL, usual)))
+    worlds.append((cluster, _Priced(target, cost, cache, USUAL, usual)))
     times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
     return Outcomes(tuple(programs), times[:, :-1], times[:, -1], np.array(which, np.int64), unsure, drawn)
 
@@ -244,30 +245,35 @@ def ranges(
     measured stays. All programs run in the same worlds, so errors that two programs share leave their ratio unchanged.
     The errors of the model are added, independent for each program. A range always includes the unchanged simulation.
     """
-    known = outcomes(programs, target, cost, reference=reference)
-    if known is None:
+    times_of = outcomes(programs, target, cost, reference=reference)
+    if times_of is None:
         return {}, None
     errors = errors or _model_errors(target)
-    times = known.worlds
-    n = len(known.names)
-    gains = known.points[:n, None] - known.points[None, :n]
+    times = times_of.worlds
+    n = len(times_of.names)
+    gains = times_of.points[:n, None] - times_of.points[None, :n]
     apart = times[:n, None] - times[None, :n] - errors.shortfall * gains[..., None]
     chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart / (sqrt(2) * _of_ratios(gains, errors)[..., None])))
-    alike = known.alike[:n]
+    alike = times_of.alike[:n]
     slower = (chance.mean(axis=2) >= SURE) & np.not_equal.outer(alike, alike)  # than whom, with 90 %
-    found = {}
-    for i, name in enumerate(known.names):
-        makespan, speedup = ranged(known, i, errors)
+    ranges_ = {}
+    for i, name in enumerate(times_of.names):
+        makespan, speedup = range_of(times_of, i, errors)
         low, high = speedup or (None, None)
-        found[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
+        ranges_[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
     best = int(times[:n].mean(axis=1).argmin()) if n else 0
-    asked = times[-1] - times[best] if known.has_reference and known.alike[best] != known.alike[-1] else -times[best]
-    return found, _doubt(target, known.unsure, known.drawn, asked, errors.own)
+    gain = (
+        times[-1] - times[best]
+        if times_of.has_reference and times_of.alike[best] != times_of.alike[-1]
+        else -times[best]
+    )
+    return ranges_, _doubt(target, times_of.unsure, times_of.drawn, gain, errors.own)
 
 
-def ranged(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
+def range_of(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
     """Return the 90 % range of makespan of the program at `i`, and of its speedup over the reference."""
-    logs, point = known.worlds[i], float(known.points[i])
+    logs = known.worlds[i]
+    point = float(known.points[i])
     makespan = _range(logs, point, hypot(errors.own, errors.common))
     if not known.has_reference:
         return makespan, None
@@ -297,20 +303,22 @@ def own_factors(draws: int) -> Floats:
 
 def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
     """Return the rates that were drawn."""
-    return Rates(**{each.name: float(x) for each, x in zip(unsure, values, strict=True) if each.name in Rates._fields})
+    return Rates(
+        **{number.name: float(x) for number, x in zip(unsure, values, strict=True) if number.name in Rates._fields}
+    )
 
 
-def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
+def with_numbers(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
     """Return the cluster with the drawn numbers."""
-    drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
-    factors = {each.name: x for each, x in drawn.items() if each.relative}
+    drawn = {number: float(x) for number, x in zip(unsure, values, strict=True) if number.name not in Rates._fields}
+    factors = {number.name: x for number, x in drawn.items() if number.relative}
     of_links = {name.removeprefix("link."): factors[name] for name in _OF_EXCHANGES if name in factors}
-    kinds = [_scaled(device, factors) for device in cluster.kinds]
+    kinds = [_scale(device, factors) for device in cluster.kinds]
     devices = tuple(
         replace(kinds[kind], name=device.name)
         for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
     )
-    own = {each.name: x for each, x in drawn.items() if not each.relative}
+    own = {number.name: x for number, x in drawn.items() if not number.relative}
     return with_values(replace(cluster, devices=devices).with_links(lambda link: _scaled_link(link, of_links)), own)
 
 
@@ -319,7 +327,7 @@ def _scaled_link(link: Link, factors: Mapping[str, float]) -> Link:
     return replace(link, **changes | {"efficiency": min(1.0, changes.get("efficiency", link.efficiency))})
 
 
-def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
+def _scale(device: Device, factors: Mapping[str, float]) -> Device:
     changes: dict[str, Any] = {
         name: getattr(device, name) * x for name, x in factors.items() if not name.startswith(("link.", "interference"))
     }
@@ -339,7 +347,11 @@ class _Priced:
     def __init__(
         self, target: Target, cost: CostModel | None, known: dict[Any, Any], rates: Rates, own: Floats
     ) -> None:
-        self._target, self._cost, self._known, self._rates, self._own = target, cost, known, rates, own
+        self._target = target
+        self._cost = cost
+        self._known = known
+        self._rates = rates
+        self._own = own
 
     def __call__(self, op: Operator, device: Device) -> float:
         return float(self.operator_times(OpGraph([op]), device, np.zeros(1, np.int64))[0])
@@ -348,7 +360,7 @@ class _Priced:
         """Return the times in us of some operators on a device."""
         key = id(graph), device.name
         if key not in self._known:  # with the graph, so that its id stays in use
-            self._known[key] = graph, *_shared(graph, self._target, bare(self._target)[device.name], self._cost)
+            self._known[key] = graph, *_shared_times(graph, self._target, bare(self._target)[device.name], self._cost)
         _, shared, does = self._known[key]
         times: Floats = shared[ops]
         rows = np.flatnonzero(np.isnan(times))
@@ -365,7 +377,7 @@ class _Priced:
         return times
 
 
-def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
+def _shared_times(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
     """Return the times that are the same in all worlds, NaN where they are not, and which factor each operator has."""
     times = graph.time if cost is None else operator_times(graph, device, cost)
     if cost is None and isinstance(target, Calibration):  # not as good as measured where scaled
@@ -402,12 +414,12 @@ def _model_errors(target: Target) -> Errors:
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
     """Return the uncertain number that correlates most with some logarithms, one in each world."""
     ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
-    found = np.zeros(len(unsure))
+    correlations = np.zeros(len(unsure))
     if np.ptp(asked) > 0:
         with np.errstate(invalid="ignore"):
-            found = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1])
-    most = int(np.abs(found).argmax())
-    telling = bool(abs(found[most]) >= _TELLING)
+            correlations = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1])
+    most = int(np.abs(correlations).argmax())
+    telling = bool(abs(correlations[most]) >= _TELLING)
     name = unsure[most].name
     family = next((_SETTLED_BY[key] for key in (name, name.split(".")[0]) if key in _SETTLED_BY), None)
     settled = "the times of its operators in place (`simsched profile`)"
@@ -415,4 +427,6 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
         settled = f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
     date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
     basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
-    return Doubt(len(drawn), basis, error, name if telling else None, float(found[most]) if telling else None, settled)
+    return Doubt(
+        len(drawn), basis, error, name if telling else None, float(correlations[most]) if telling else None, settled
+    )

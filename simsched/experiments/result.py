@@ -84,8 +84,8 @@ class Result:
         columns = {name: _column([row.get(name) for row in rows]) for name in self.columns}
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), sink)
-        found: bytes = sink.getvalue().to_pybytes()
-        return found
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
 
     def to_json(self) -> str:
         """Return the rows as JSON text."""
@@ -96,7 +96,7 @@ class Result:
         return VIEWS["result"](self, path)
 
     def __repr__(self) -> str:
-        return printed(self.table())
+        return plain_text(self.table())
 
     _repr_html_ = as_html
 
@@ -111,7 +111,8 @@ class Finding(Result, Checked, Document):
         Names of the graph and the cluster.
     """
 
-    SUBJECT, ERROR = "what was found of {0.graph!r}", WhatIfError
+    SUBJECT = "what was found of {0.graph!r}"
+    ERROR = WhatIfError
     graph: str
     cluster: str
 
@@ -143,7 +144,8 @@ class Doubt(Checked):
         The measurement that would make the ranges narrower.
     """
 
-    SUBJECT, ERROR = "doubt", SimulationError
+    SUBJECT = "doubt"
+    ERROR = SimulationError
     draws: Count
     basis: str
     model_error: Amount
@@ -158,7 +160,7 @@ class Doubt(Checked):
         return f"the speedup depends most on {on}; {self.settled_by} would settle it"
 
 
-class Later(Mapping[str, T]):
+class LazyValues(Mapping[str, T]):
     """Values by name, each computed when it is first read."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
@@ -182,10 +184,10 @@ def _cell(value: Any) -> str:
 
 def _column(values: Sequence[Any]) -> list[Any]:
     """Return values as one kind: values of several kinds, and whole numbers too large for a float, become texts."""
-    given = [value for value in values if value is not None]
-    kinds = {type(value) for value in given}
-    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in given))
-    if wide and all(map(is_number, given)):
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in present))
+    if wide and all(map(is_number, present)):
         return [None if value is None else float(value) for value in values]
     if wide or len(kinds) > 1:
         return [None if value is None else _cell(value) for value in values]
@@ -232,9 +234,9 @@ def table_of(
 
     A row that is only a name has dashes after it, and is shown dimmed.
     """
-    given = [[*map(printable, row)] for row in rows]
-    bare = [i for i, row in enumerate(given) if len(row) == 1]
-    cells = [(*row, *["-"] * (len(headings) - len(row))) for row in given]
+    texts = [[*map(printable, row)] for row in rows]
+    bare = [i for i, row in enumerate(texts) if len(row) == 1]
+    cells = [(*row, *["-"] * (len(headings) - len(row))) for row in texts]
     notes = [note] if isinstance(note, str) else note
     return Table(
         printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}
@@ -246,7 +248,8 @@ def write_table(table: Table, console: Any) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    grid, wide = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0)), console.options.update(max_width=WIDTH)
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    wide = console.options.update(max_width=WIDTH)
     for c, heading in enumerate(table.headings):
         texts = [Text(text) for text in (heading, *(row[c] for row in table.rows))]
         width = max(console.measure(text, options=wide).maximum for text in texts)
@@ -262,7 +265,7 @@ def write_table(table: Table, console: Any) -> None:
             console.print(text, style=style, markup=False, highlight=False, soft_wrap=text is not grid)
 
 
-def printed(table: Table) -> str:
+def plain_text(table: Table) -> str:
     """Return a table as plain text."""
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""The nouns: graphs, clusters, costs, schedules, programs; profiles and traces are in modules of their own."""
+"""The nouns: graphs, clusters, costs, schedules, programs; modules for profiles and traces are separate."""
 
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
 from simsched.model.costmodel import CostModel, Target, default_cost, operator_times, roofline, times_by_device, upon

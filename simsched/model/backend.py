@@ -1,4 +1,4 @@
-"""What a hardware backend is: anything that runs schedules on devices and measures them.
+"""The protocol of hardware backends: objects that run schedules on devices and measure them.
 
 The simulator and every backend execute the same `Program` and return the same `Trace`; a backend
 is any object that fits `Backend`, it need not inherit from it.
@@ -25,7 +25,7 @@ class Backend(Protocol):
     name
         How the command line and provenance call it.
     cluster
-        The devices it runs on, as known before anything is measured: limits, datasheet rates, priors.
+        The devices it runs on, before any measurement: limits, datasheet rates, priors.
     """
 
     name: str
@@ -38,9 +38,8 @@ class Backend(Protocol):
     def realise(self, graph: OpGraph) -> OpGraph:
         """Return the graph as this backend runs it.
 
-        Names, order and edges are those given; every operator has the kernels that are launched, its
-        FLOP and bytes. One that says nothing of its kernels becomes kind ``"synth"``, matched to its
-        time and utilization.
+        Names, order and edges are the given ones; every operator has the kernels that are launched, its FLOP and bytes.
+        An operator without data on its kernels becomes kind ``"synth"``, matched to its time and utilization.
 
         Raises
         ------
@@ -61,8 +60,8 @@ class Backend(Protocol):
         graph
             Realised, if need be.
         in_situ
-            How many random training schedules are run besides the sequential one, in DAG order and on cold
-            data; 0 measures every operator alone, again and again, on warm data.
+            Number of random training schedules that run besides the sequential one, in DAG order and on cold data; 0
+            measures every operator alone, repeatedly, on warm data.
         rng
             Generator or seed of the training schedules.
         """
@@ -76,24 +75,24 @@ class Backend(Protocol):
         Raises
         ------
         BackendError
-            If it cannot be run here, or its outputs differ from those of sequential execution.
+            If it cannot be run here, or its outputs differ from sequential execution.
         """
         ...
 
 
 def require_counts(least: int, **values: object) -> None:
-    """Raise `BackendError` if a value, given by its name, is no such number; see `require_count`."""
+    """Raise `BackendError` if a named value is not in its range; see `require_count`."""
     require_count(BackendError, least, **values)
 
 
-def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
+def prepare(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
     """Return the program of a schedule over the graph as the backend runs it.
 
     Raises
     ------
     BackendError
-        If it was made for devices that the backend has not, has collectives or streams that are bound to SMs, or
-        `repeats` or `warmup` is no such number.
+        If it is made for devices that the backend does not have, has collectives or streams that are bound to SMs, or
+        `repeats` or `warmup` is not in its range.
     """
     require_counts(1, repeats=repeats)
     require_counts(0, warmup=warmup)

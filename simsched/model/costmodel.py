@@ -1,4 +1,4 @@
-"""How long an operator takes alone: the `CostModel` protocol, the default, a roofline, and what was measured."""
+"""Time of an operator alone: the `CostModel` protocol, the default, a roofline, and measured times."""
 
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -29,7 +29,7 @@ Subject = TypeVar("Subject")
 
 
 class CostModel(Protocol):
-    """Anything that answers how many us an operator takes alone on a device."""
+    """A function that returns the us that an operator takes alone on a device."""
 
     def __call__(self, op: Operator, device: Device) -> float:
         """Return a time in us, finite and not negative."""
@@ -47,9 +47,9 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
-    or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if
-    those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules. A collective takes what
-    the links of the device's cluster let it (`exchange_on`), as if it were symmetric.
+    or given are used; for works the libraries of the device choose kernels. Parameters are found in the L2 cache if the
+    whole model's take at most 0.6 of it. `simsched.model.libraries` has the rules. A collective takes the time that the
+    links of the device's cluster give it (`exchange_on`), as if it were symmetric.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
@@ -62,7 +62,8 @@ def roofline(op: Operator, device: Device) -> float:
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
     """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others."""
-    terms, op = terms_on(graph, device), kernels_on(graph, device).op
+    terms = terms_on(graph, device)
+    op = kernels_on(graph, device).op
     with np.errstate(over="ignore"):
         compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
         longest = np.maximum(
@@ -93,8 +94,10 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
         if len(unknown):
             times[unknown] = rooflines(graph, rows[unknown], device)
         return times
-    known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
-    answers = known(graph, device, rows) if known else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
+    times_of = getattr(cost, "operator_times", None)  # a calibration answers for all at once
+    answers = (
+        times_of(graph, device, rows) if times_of else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
+    )
     times = np.array(answers, np.float64)
     bad = ~((times >= 0) & (times < np.inf))
     if bad.any():
@@ -114,14 +117,14 @@ def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = N
     """Return `operator_times` for each device of the cluster; with the default model, equal devices share one array."""
     if cost is not None and cost is not default_cost:
         return [operator_times(graph, device, cost) for device in cluster.devices]
-    known = [operator_times(graph, device) for device in cluster.kinds]
-    return [known[kind] for kind in cluster.kind.tolist()]
+    times = [operator_times(graph, device) for device in cluster.kinds]
+    return [times[kind] for kind in cluster.kind.tolist()]
 
 
 def placed_times(
     graph: OpGraph, cluster: Cluster, ops: Indices, device: Indices, cost: CostModel | None = None
 ) -> Floats:
-    """Return the time in us of each of `ops` alone on the device that stands beside it, by position in the cluster.
+    """Return the time in us of each of `ops` alone on its device, given by position in the cluster.
 
     A cost model is asked once for each operator and device that occur together; see `operator_times`.
     """
@@ -131,8 +134,8 @@ def placed_times(
     order = np.argsort(device, kind="stable")
     used, first = np.unique(device[order], return_index=True)
     for d, rows in zip(used.tolist(), np.split(order, first[1:]), strict=True):
-        asked, back = np.unique(ops[rows], return_inverse=True)
-        times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
+        distinct_ops, back = np.unique(ops[rows], return_inverse=True)
+        times[rows] = operator_times(graph, cluster.devices[d], cost, distinct_ops)[back]
     if cost is None or cost is default_cost:
         home = np.zeros(len(graph), np.int64)
         home[ops] = device
@@ -142,7 +145,7 @@ def placed_times(
 
 
 def group_times(graph: OpGraph, cluster: Cluster, home: Indices) -> Floats:
-    """Return what collectives take in us between the devices of their ranks, shape (n_ops,).
+    """Return the times in us of collectives between the devices of their ranks, shape (n_ops,).
 
     NaN where an operator has a `time`, or is no rank among several.
 
@@ -151,20 +154,20 @@ def group_times(graph: OpGraph, cluster: Cluster, home: Indices) -> Floats:
     home
         Position of the device of each operator, shape (n_ops,).
     """
-    found = np.full(len(graph), np.nan)
+    times_of_groups = np.full(len(graph), np.nan)
     for meeting in graph.meetings:
         if not meeting.is_symmetric:
             members = list(meeting.members)
-            found[members] = exchange(meeting.collective, cluster.topology, home[members].tolist()).time
-    found[~np.isnan(graph.time)] = np.nan
-    return found
+            times_of_groups[members] = exchange(meeting.collective, cluster.topology, home[members].tolist()).time
+    times_of_groups[~np.isnan(graph.time)] = np.nan
+    return times_of_groups
 
 
 @runtime_checkable
 class Calibrated(CostModel, Protocol):
     """A cluster whose parameters were fitted, with the operators that were measured on it: a `Calibration`.
 
-    It is a cost model, too: where nothing else is said, operators take the times that it knows.
+    It is a cost model, too: without another one, operators take the times that it knows.
     """
 
     @property
@@ -173,7 +176,7 @@ class Calibrated(CostModel, Protocol):
         ...
 
     def apply(self, graph: OpGraph) -> OpGraph:
-        """Return the graph with the times and kernels that were measured; what `apply` returned, as it is."""
+        """Return the graph with measured times and kernels; return a graph that `apply` returned unchanged."""
         ...
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
@@ -190,14 +193,14 @@ def bare(target: Target) -> Cluster:
 
 
 def with_cluster(target: Target, cluster: Cluster) -> Target:
-    """Return a target with another cluster; what is known of operators stays."""
+    """Return a target with another cluster; its measured operators stay."""
     return cluster if isinstance(target, Cluster) else cast(Target, replace(cast(Any, target), cluster=cluster))
 
 
 def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:
-    """Return a graph, or what runs one, as measured on a target, and the cluster itself.
+    """Return a graph, or a schedule or program, as measured on a target, and the target's cluster.
 
-    On a plain cluster that is the subject as it is.
+    On a plain cluster the subject is returned unchanged.
 
     Raises
     ------

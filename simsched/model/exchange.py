@@ -1,11 +1,11 @@
-"""`Exchange`: what a collective takes of the links between its ranks, by algorithm.
+"""`Exchange`: a collective's use of the links between its ranks, by algorithm.
 
 Each rank sends some bytes in steps, and the channels on its ways carry a share of them. A collective alone takes
 
     start + steps x step + sent / rate
 
-with `start` and `step` of the links (`Link`), and the rate at which the channel with the least bandwidth for what it
-carries is full, times the efficiency of its link.
+with `start` and `step` of the links (`Link`), and the rate at which the channel with the least bandwidth for its bytes
+is full, times the efficiency of its link.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from math import ceil, log2
 from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
-from simsched.model.cluster import Cluster, Device, Topology, widened
+from simsched.model.cluster import Cluster, Device, Topology, resize
 from simsched.model.cluster.presets import DEFAULT_LINK
 from simsched.model.graph import ALGORITHMS, Collective, OpGraph
 
@@ -23,11 +23,13 @@ _QUICK_START: Final = 5.0  # us: a kernel of an engine's own that reads its peer
 _SWITCHED: Final = 0.85  # part of the efficiency of links that switches reach which reduce; prior
 _IN_RING: Final = ("ring", "tree")
 """Algorithms of which the ranks send to few others: along a ring, unless all pairs together have more bandwidth."""
-_MEMO, _PATTERNS = "_exchanges", "_patterns"  # where a topology keeps its own
+# where a topology keeps its own
+_MEMO = "_exchanges"
+_PATTERNS = "_patterns"
 
 
 class Exchange(NamedTuple):
-    """What a collective takes of the links, and how long.
+    """A collective's use of the links, and its time.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ class Exchange(NamedTuple):
 
 
 class _Pattern(NamedTuple):
-    """What channels carry if each rank sends a byte, and how fast ranks can send.
+    """Bytes on each channel if each rank sends a byte, and the rate at which ranks can send.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def _steps(operation: str, algorithm: str, n: int) -> int:
     return 2 if algorithm == "nvls" else 1
 
 
-def _sent(operation: str, algorithm: str, n: int) -> float:
+def _sent_bytes(operation: str, algorithm: str, n: int) -> float:
     """Return the bytes that each of n ranks sends for a byte of the payload."""
     if operation == "send_recv":
         return 1.0
@@ -103,11 +105,11 @@ def _sent(operation: str, algorithm: str, n: int) -> float:
 def of_one_rank(graph: OpGraph, cluster: Cluster) -> Cluster:
     """Return the devices on which a graph is placed: where collectives are symmetric the first, for all ranks."""
     is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
-    return widened(cluster, 1) if is_symmetric else cluster
+    return resize(cluster, 1) if is_symmetric else cluster
 
 
 def exchange_on(collective: Collective, device: Device) -> Exchange:
-    """Return what a symmetric collective takes on a device: its ranks are the device and its neighbours.
+    """Return a symmetric collective's exchange on a device: its ranks are the device and its neighbours.
 
     Its ranks are so many devices one after the other in the order of the cluster: the first so many, the next, and so
     on, where they are not enough the last ones. A device by itself has the neighbours of its node.
@@ -118,7 +120,8 @@ def exchange_on(collective: Collective, device: Device) -> Exchange:
         If there are fewer devices, or no links between them.
     """
     topology = device.topology or _usual(device.model)
-    names, n = topology.names, collective.ranks
+    names = topology.names
+    n = collective.ranks
     if len(names) < n:
         raise ClusterError(
             f"{collective.operation} of {n} ranks, but {device.name} has {len(names) - 1} neighbours: give the cluster "
@@ -129,7 +132,7 @@ def exchange_on(collective: Collective, device: Device) -> Exchange:
 
 
 def exchange(collective: Collective, topology: Topology, ranks: Sequence[int]) -> Exchange:
-    """Return what a collective takes between some devices.
+    """Return the exchange of a collective between some devices.
 
     Parameters
     ----------
@@ -149,13 +152,13 @@ def exchange(collective: Collective, topology: Topology, ranks: Sequence[int]) -
 
 
 def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]) -> Exchange:
-    """Return the exchange by the algorithm that a collective names, else by the quickest, of equal ones the first."""
-    known: dict[tuple[int, ...], tuple[_Pattern, _Pattern]] = topology.__dict__.setdefault(_PATTERNS, {})
-    if ranks not in known:
-        known[ranks] = _patterns(topology, ranks)
-    ring, all_pairs = known[ranks]
+    """Return the exchange by a collective's own algorithm, else by the quickest, on ties the first."""
+    cache: dict[tuple[int, ...], tuple[_Pattern, _Pattern]] = topology.__dict__.setdefault(_PATTERNS, {})
+    if ranks not in cache:
+        cache[ranks] = _patterns(topology, ranks)
+    ring, all_pairs = cache[ranks]
     asked = collective.algorithm
-    found: list[Exchange] = []
+    exchanges: list[Exchange] = []
     for algorithm in ALGORITHMS[collective.operation] if asked is None else (asked,):
         if algorithm == "nvls" and not all_pairs.reduces:
             continue
@@ -165,12 +168,12 @@ def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]
         start = _QUICK_START if is_message or algorithm == "one_shot" else pattern.start
         rate = pattern.bandwidth if is_message else pattern.reached
         latency = start + _steps(collective.operation, algorithm, len(ranks)) * pattern.step
-        nbytes = _sent(collective.operation, algorithm, len(ranks)) * collective.bytes
-        found.append(Exchange(algorithm, latency, nbytes, rate, pattern.bandwidth, pattern.channels))
-    if not found:
+        nbytes = _sent_bytes(collective.operation, algorithm, len(ranks)) * collective.bytes
+        exchanges.append(Exchange(algorithm, latency, nbytes, rate, pattern.bandwidth, pattern.channels))
+    if not exchanges:
         names = ", ".join(topology.names[rank] for rank in ranks[:4])
         raise ClusterError(f"no switch that reduces joins {names}: {asked} cannot run there; leave out the algorithm")
-    return min(found, key=lambda each: each.time)
+    return min(exchanges, key=lambda each: each.time)
 
 
 def _patterns(topology: Topology, ranks: tuple[int, ...]) -> tuple[_Pattern, _Pattern]:
@@ -210,6 +213,6 @@ def _usual(model: str) -> Topology:
     """Return the links of a node of devices of a preset."""
     if model not in DEFAULT_LINK:
         raise ClusterError(f"the links of {model!r} are not known: make a cluster with links of its devices")
-    found = Cluster.preset(model).devices[0].topology
-    assert found is not None
-    return found
+    topology = Cluster.preset(model).devices[0].topology
+    assert topology is not None
+    return topology

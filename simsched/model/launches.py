@@ -1,6 +1,6 @@
-"""The kernels that operators launch on a device: those that were measured or given, or those that its libraries choose.
+"""The kernels that operators launch on a device: measured or given ones, or those that its libraries choose.
 
-A graph says what is computed; launch shapes belong to an operator on a device. `kernels_on` brings both together.
+A graph has computations; launch shapes belong to an operator on a device. `kernels_on` combines both.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints
-from simsched.model.libraries import Launch, choose, exchanging, given, unshaped
+from simsched.model.libraries import Launch, choose, exchanging, given_terms, unshaped_terms
 
 WEIGHTS_CACHED: Final = 0.6
 """Part of the L2 cache up to which the parameters of a model stay in it from one run to the next."""
@@ -36,9 +36,9 @@ class Launches(Columnar):
     ptr
         Launches of operator i are rows ``ptr[i]`` to ``ptr[i + 1]``, at least one; shape (n_ops + 1,).
     blocks, threads, registers, shared_memory
-        As in `Kernel`; `blocks` is 0 where an operator has no kernel that is known, and its only launch has no shape.
+        As in `Kernel`; `blocks` is 0 where an operator has no known kernel, and its only launch has no shape.
     share
-        Part of the operator's time that the launch takes; those of an operator add up to 1.
+        Part of the operator's time that the launch takes; an operator's shares add up to 1.
     efficiency, chain
         As in `Kernel`.
     flops, nbytes
@@ -71,7 +71,7 @@ class Launches(Columnar):
 
     @cached_property
     def kernel(self) -> npt.NDArray[np.int32]:
-        """The position of each launch among those of its operator."""
+        """Index of each launch among its operator's launches."""
         first = self.ptr[:-1].astype(np.int32)
         return frozen(np.arange(len(self), dtype=np.int32) - first[self.op])
 
@@ -110,8 +110,8 @@ class Terms(NamedTuple):
 def kernels_on(graph: OpGraph, device: Device) -> Launches:
     """Return the kernels that the operators of a graph launch on a device.
 
-    Kernels of the graph stand: they were measured or given. For an operator that has none but says which works it
-    consists of, the libraries of the device choose. An operator with neither is one launch without a shape.
+    Kernels of the graph are used: they were measured or given. For an operator that has works instead, the libraries of
+    the device choose. An operator with neither is one launch without a shape.
 
     Raises
     ------
@@ -126,14 +126,14 @@ def kernels_on(graph: OpGraph, device: Device) -> Launches:
 
 
 def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
-    """Return the launches of one operator by itself on a device, as `kernels_on` does for all of a graph."""
+    """Return the launches of one operator alone on a device, as `kernels_on` does for all of a graph."""
     if op.kernels:
-        return tuple(given(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
+        return tuple(given_terms(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
     if op.collective is not None:
         return (exchanging(op.collective, device),)
     if not op.works:
-        return (unshaped(op.flops, op.nbytes, op.dtype, device),)
-    return _chosen(op.name, op.works, op.dtype, device)
+        return (unshaped_terms(op.flops, op.nbytes, op.dtype, device),)
+    return _library_launches(op.name, op.works, op.dtype, device)
 
 
 def terms_on(graph: OpGraph, device: Device) -> Terms:
@@ -184,13 +184,13 @@ def given_launches(graph: OpGraph, counts: Ints | None = None) -> Launches:
     return Launches(ptr=ptr, **columns)
 
 
-def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
-    """Return the launches of a graph that differs from another one in what its operators cost.
+def relaunch(launches: Launches, graph: OpGraph) -> Launches | None:
+    """Return the launches of a graph that differs from another one in its operators' costs.
 
     Parameters
     ----------
     launches
-        Those of the other graph: they stand where the graph has works, but no kernels.
+        Launches of the other graph: they are used where the graph has works, but no kernels.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
     Parameters
     ----------
     launches
-        Those of the graph; see `simsched.model.graph.beside.side_by_side`.
+        Launches of the graph; see `simsched.model.graph.beside.side_by_side`.
     """
     alone = given_launches(OpGraph([Operator("further")]))
     sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))
@@ -228,7 +228,7 @@ def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
     if not any(works) and not graph.meetings:
         return np.zeros(len(graph), np.bool_)
     exchanging, collectives = graph.labels("collective")
-    has_works, exchanges = (np.array([bool(each) for each in values]) for values in (works, collectives))
+    has_works, exchanges = (np.array([bool(value) for value in values]) for values in (works, collectives))
     chosen: npt.NDArray[np.bool_] = (has_works[codes] | exchanges[exchanging]) & (np.diff(graph.kernel_ptr) == 0)
     return chosen
 
@@ -291,18 +291,18 @@ def same_kernels(graph: OpGraph, one: Cluster, other: Cluster) -> bool:
     return len(one) == len(other) and all(basis_of(a) == basis_of(b) for a, b in pairs)
 
 
-def _on(graph: OpGraph, device: Device) -> "_Choice":
-    memo: dict[Device, _Choice] = graph.__dict__.setdefault(_MEMO, {})
+def _on(graph: OpGraph, device: Device) -> "_LaunchChoice":
+    memo: dict[Device, _LaunchChoice] = graph.__dict__.setdefault(_MEMO, {})
     basis = basis_of(device)
     choice = memo.get(basis)
     if choice is None:
         for oldest in tuple(memo)[: len(memo) + 1 - _REMEMBERED]:
             memo.pop(oldest, None)
-        choice = memo[basis] = _Choice(graph, basis)
+        choice = memo[basis] = _LaunchChoice(graph, basis)
     return choice
 
 
-class _Choice:
+class _LaunchChoice:
     """Kernels of a graph on a device, and the terms of their times once they are asked for."""
 
     def __init__(self, graph: OpGraph, device: Device) -> None:
@@ -313,7 +313,7 @@ class _Choice:
         n_given = np.diff(graph.kernel_ptr)
         # first row and rows by works, number format and collective
         groups: dict[tuple[int, int, int], tuple[int, int]] = {}
-        self._chosen: list[Launch] = []
+        self._library_launches: list[Launch] = []
         shares: list[float] = []
         size = np.maximum(1, n_given)
         start = np.zeros(len(graph), np.int64)
@@ -322,11 +322,11 @@ class _Choice:
         for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
                 launches = launches_of(graph.operator(i), device)
-                groups[pair] = len(self._chosen), len(launches)
-                self._chosen += launches
+                groups[pair] = len(self._library_launches), len(launches)
+                self._library_launches += launches
                 total = sum_in_order(launch.time for launch in launches)
                 shares += [launch.time / total if total else 1.0 for launch in launches]
-        n_chosen = len(self._chosen)
+        n_chosen = len(self._library_launches)
         start[:] = n_chosen
         start[n_given > 0] = n_chosen + 1 + graph.kernel_ptr[:-1][n_given > 0]
         if choices:
@@ -336,57 +336,60 @@ class _Choice:
         op = np.repeat(np.arange(len(graph)), size)
 
         def column(key: str, own: Sequence[Any], unknown: float) -> npt.NDArray[Any]:
-            given: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
-            if not own and not len(given):
-                return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
-            values: npt.NDArray[Any] = np.array([*own, unknown], given.dtype)
-            gathered: npt.NDArray[Any] = np.concatenate([values, given])[rows]
+            column_: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
+            if not own and not len(column_):
+                return np.broadcast_to(np.array(unknown, column_.dtype), len(rows))
+            values: npt.NDArray[Any] = np.array([*own, unknown], column_.dtype)
+            gathered: npt.NDArray[Any] = np.concatenate([values, column_])[rows]
             return gathered
 
-        columns = {key: column(key, [getattr(row, key) for row in self._chosen], 0) for key in _SHAPE}
+        columns = {key: column(key, [getattr(row, key) for row in self._library_launches], 0) for key in _SHAPE}
         columns["share"] = column("share", shares, 1.0)
-        columns["efficiency"] = column("efficiency", [row.efficiency for row in self._chosen], 1.0)
-        columns["chain"] = column("chain", [row.chain for row in self._chosen], 0.0)
+        columns["efficiency"] = column("efficiency", [row.efficiency for row in self._library_launches], 1.0)
+        columns["chain"] = column("chain", [row.chain for row in self._library_launches], 0.0)
         for key, term in (("flops", "flops"), ("nbytes", "traffic")):
             columns[key] = columns["share"] * getattr(graph, key)[op]
             if choices:
                 is_chosen = rows < n_chosen
-                columns[key][is_chosen] = np.array([getattr(row, term) for row in self._chosen])[rows[is_chosen]]
+                columns[key][is_chosen] = np.array([getattr(row, term) for row in self._library_launches])[
+                    rows[is_chosen]
+                ]
         self.launches = Launches(ptr=ptr, **columns)
 
     @cached_property
     def terms(self) -> Terms:
         """Terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
-        launches, n_chosen = self.launches, len(self._chosen)
-        found = np.zeros((len(launches), len(Terms._fields)))
+        launches = self.launches
+        n_chosen = len(self._library_launches)
+        terms_of = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
         is_chosen = self._rows < n_chosen
         if n_chosen:
-            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen], np.float64)
-            found[is_chosen] = own[self._rows[is_chosen]]
+            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._library_launches], np.float64)
+            terms_of[is_chosen] = own[self._rows[is_chosen]]
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
                 flops: Any = launches.flops[rows]
                 nbytes: Any = launches.nbytes[rows]
-                launch = unshaped(flops, nbytes, dtype, self._device)
+                launch = unshaped_terms(flops, nbytes, dtype, self._device)
                 for k, key in enumerate(Terms._fields):
-                    found[rows, k] = getattr(launch, key)
+                    terms_of[rows, k] = getattr(launch, key)
         own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)
         columns = [getattr(launches, key)[own_shape].tolist() for key in (*_SHAPE, *_SHARED, *_WORK)]
-        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        cache: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         kernels = zip(formats[own_shape].tolist(), *columns, strict=True)
         for row, kernel in zip(own_shape.tolist(), kernels, strict=True):
-            if kernel not in known:
+            if kernel not in cache:
                 code, *shape, flops, nbytes = kernel
-                launch = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
-                known[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
-            found[row] = known[kernel]
-        start, chained, compute, memory, tail, tensor = found.T
+                launch = given_terms(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
+                cache[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
+            terms_of[row] = cache[kernel]
+        start, chained, compute, memory, tail, tensor = terms_of.T
         return Terms(start, chained, compute, memory, tail, tensor > 0)
 
 
-def _chosen(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
+def _library_launches(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
     """Return the launches that the libraries of a device choose for the works of the operator `name`."""
     weights = sum_in_order(work.weights for work in works)
     weights_cached = max(weights, *(work.parameters for work in works)) <= WEIGHTS_CACHED * device.l2

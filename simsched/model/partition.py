@@ -20,11 +20,12 @@ class Partition(Checked):
     stream
         A stream of operators.
     sms
-        How many SMs it has. Those of several streams of a device are different ones; streams without a partition
-        run on all.
+        Number of its SMs. Several streams' partitions of a device do not overlap; streams without a partition run on
+        all.
     """
 
-    SUBJECT, ERROR = "partition of stream {0.stream} on {0.device!r}", ScheduleError
+    SUBJECT = "partition of stream {0.stream} on {0.device!r}"
+    ERROR = ScheduleError
     device: Name
     stream: Annotated[int, Range(0, 2**31 - 1)]
     sms: Size
@@ -38,7 +39,7 @@ def require_partitions(partitions: Sequence[Partition], cluster: Cluster) -> Non
     ScheduleError
         If a device is not there or has fewer SMs, or a stream has two partitions.
     """
-    taken: dict[str, int] = {}
+    sms_of: dict[str, int] = {}
     bound: set[tuple[str, int]] = set()
     for partition in partitions:
         name = partition.device
@@ -47,6 +48,6 @@ def require_partitions(partitions: Sequence[Partition], cluster: Cluster) -> Non
         if (name, partition.stream) in bound:
             raise partition.refusal("it stands twice; give the stream one partition")
         bound.add((name, partition.stream))
-        taken[name] = taken.get(name, 0) + partition.sms
-        if taken[name] > cluster[name].sms:
-            raise partition.refusal(f"{taken[name]} SMs of {cluster[name].sms} are taken in all; give streams fewer")
+        sms_of[name] = sms_of.get(name, 0) + partition.sms
+        if sms_of[name] > cluster[name].sms:
+            raise partition.refusal(f"{sms_of[name]} SMs of {cluster[name].sms} are taken in all; give streams fewer")

@@ -1,4 +1,4 @@
-"""`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
+"""`Program`: the instructions that hosts issue to run a schedule."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +18,7 @@ from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
 from simsched.model.graph.groups import together_on
-from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunched
+from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunch
 from simsched.model.partition import Partition
 
 Small = npt.NDArray[np.int32]
@@ -73,10 +73,11 @@ class Instruction(Checked):
     lead
         Host time in us that passes before it begins.
     own
-        Host time in us in place of what the device says.
+        Host time in us instead of the device's costs.
     """
 
-    SUBJECT, ERROR = "{0.do}", ProgramError
+    SUBJECT = "{0.do}"
+    ERROR = ProgramError
     do: Annotated[str, Among(ACTIONS)]
     device: str
     stream: Annotated[int, Range(-1, 2**31 - 1)] = brief(-1)
@@ -94,10 +95,10 @@ class Instruction(Checked):
         Checked.__post_init__(self)
         needed, more = _TAKES[self.do]
         for name in ("stream", "op", "kernel", "priority", "to", "nbytes", "transfer", "event"):
-            given = getattr(self, name) not in (None, -1)
-            if name in needed and not given:
+            is_set = getattr(self, name) not in (None, -1)
+            if name in needed and not is_set:
                 raise self.refusal(f"{name} is missing")
-            if given and name not in (*needed, *more):
+            if is_set and name not in (*needed, *more):
                 raise self.refusal(f"it takes no {name}")
 
 
@@ -114,7 +115,7 @@ _TAKES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 @dataclass
 class Issued(Document):
-    """What the hosts issue, instruction by instruction, to run a graph that stands elsewhere.
+    """The instructions that hosts issue, to run a graph that is stored elsewhere.
 
     Parameters
     ----------
@@ -148,8 +149,8 @@ class Issued(Document):
 
 
 @dataclass(kw_only=True)
-class _File(Issued):
-    """What the hosts issue, instruction by instruction, and what it runs.
+class _ProgramFile(Issued):
+    """The instructions that hosts issue, and the graph that they run.
 
     Parameters
     ----------
@@ -183,14 +184,14 @@ class Program(Columnar, Document):
     priority
         Stream priority of each operator, shape (n_ops,); the lower number is served first.
     lead, own
-        Host time in us that passes before each instruction begins, and that it takes itself in place of what its
-        device says (NaN: as it says); a blocking one takes it once nothing blocks it. None: no lead, nothing of its
-        own. A captured graph has neither.
+        Host time in us that passes before each instruction begins, and the instruction's own host time instead of the
+        device's (NaN: the device's); a blocking instruction takes it once nothing blocks it. None: no lead, no own
+        times. A captured graph has neither.
     checked
         Whether it is known to pass `check`.
     launches
-        The kernels that operators launch where they are placed; a launch instruction refers to them by row. None:
-        those of the graph.
+        The kernels that operators launch where they are placed; a launch instruction refers to them by row. None: the
+        graph's own.
     open
         Whether the kernels that libraries choose are not chosen yet, as in a program that was read from a file:
         `launches` then has their number alone, and `on` chooses them.
@@ -208,7 +209,9 @@ class Program(Columnar, Document):
     makes a program.
     """
 
-    FORMAT, FILE, CACHED = "simsched.program", _File, ("_plan",)
+    FORMAT = "simsched.program"
+    FILE = _ProgramFile
+    CACHED = ("_plan",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 
@@ -250,7 +253,7 @@ class Program(Columnar, Document):
         self._freeze()
 
     def over(self, graph: OpGraph) -> "Program":
-        """Return the program over another graph that differs in what its operators cost, not in what is launched.
+        """Return the program over another graph that differs in its operators' costs, not in its launches.
 
         Raises
         ------
@@ -259,7 +262,7 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        launches = relaunched(self.launches, graph) if graph.names == self.graph.names else None
+        launches = relaunch(self.launches, graph) if graph.names == self.graph.names else None
         if launches is None:
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program(**self._parts | {"graph": graph, "launches": launches})
@@ -294,10 +297,10 @@ class Program(Columnar, Document):
     @property
     def home(self) -> Ints:
         """Position of the device of each operator, shape (n_ops,)."""
-        found = np.zeros(len(self.graph), np.int64)
+        homes = np.zeros(len(self.graph), np.int64)
         rows = np.flatnonzero(self.action == LAUNCH)
-        found[self.launches.op[self.argument[rows]]] = self.device[rows]
-        return frozen(found)
+        homes[self.launches.op[self.argument[rows]]] = self.device[rows]
+        return frozen(homes)
 
     def bound_to(self, partitions: Sequence[Partition]) -> "Program":
         """Return the program with streams that are bound to some SMs."""
@@ -309,7 +312,7 @@ class Program(Columnar, Document):
 
     @property
     def _parts(self) -> dict[str, Any]:
-        """What it is made of: the parameters of `Program`."""
+        """The parameters of `Program`."""
         return {key: self.__dict__[key] for key in signature(Program).parameters}
 
     def _freeze(self) -> None:
@@ -322,9 +325,9 @@ class Program(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
-        mine, theirs = ((x.execution, x.devices, x.n_events, x.partitions) for x in (self, other))
+        ours, theirs = ((x.execution, x.devices, x.n_events, x.partitions) for x in (self, other))
         columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
-        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
+        alike = ours == theirs and self.graph == other.graph and same_columns(self, other, columns)
         alike = alike and np.array_equal(self.launches.ptr, other.launches.ptr)
         return alike and same_columns(self.copies, other.copies, Copies._fields)
 
@@ -343,20 +346,29 @@ class Program(Columnar, Document):
         return tuple(view(a, b) for a, b in pairwise(bounds))
 
     def _instruction(self, i: int) -> Instruction:
-        do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
-        known: dict[str, Any] = {}
+        do = ACTIONS[self.action[i]]
+        k = int(self.argument[i])
+        names = self.graph.names
+        fields_of: dict[str, Any] = {}
         if do == "launch":
-            op, kernel = int(self.launches.op[k]), int(self.launches.kernel[k])
-            known = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
+            op = int(self.launches.op[k])
+            kernel = int(self.launches.kernel[k])
+            fields_of = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
-            known = {"op": names[op], "to": self.devices[to], "nbytes": float(nbytes), "transfer": optional(transfer)}
+            fields_of = {
+                "op": names[op],
+                "to": self.devices[to],
+                "nbytes": float(nbytes),
+                "transfer": optional(transfer),
+            }
         elif do != "barrier":
-            known = {"event": k}
+            fields_of = {"event": k}
         lead = 0.0 if self.lead is None else float(self.lead[i])
         own = None if self.own is None else optional(self.own[i])
-        device, stream = self.devices[self.device[i]], int(self.stream[i])
-        return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **known)
+        device = self.devices[self.device[i]]
+        stream = int(self.stream[i])
+        return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **fields_of)
 
     @property
     def n_syncs(self) -> int:
@@ -369,8 +381,8 @@ class Program(Columnar, Document):
         Raises
         ------
         ProgramError
-            If a launch or copy stands twice or nowhere, kernels of an operator are out of order,
-            an event is recorded twice, or a thread waits for an event that it records later.
+            If a launch or copy appears twice or not at all, kernels of an operator are out of order, an event is
+            recorded twice, or a thread waits for an event that it records later.
 
         Notes
         -----
@@ -379,7 +391,8 @@ class Program(Columnar, Document):
         if self.checked:
             return self
         self._check_columns()
-        op, place = self.launches.op, self._places(LAUNCH, len(self.launches))
+        op = self.launches.op
+        place = self._places(LAUNCH, len(self.launches))
         self._places(COPY, len(self.copies.op))
         swapped = np.flatnonzero((place[1:] < place[:-1]) & (op[1:] == op[:-1]))
         if len(swapped):
@@ -413,12 +426,13 @@ class Program(Columnar, Document):
                 raise ProgramError(f"event {row} is recorded twice")
             name = self.graph.names[(self.launches.op if code == LAUNCH else self.copies.op)[row]]
             raise ProgramError(f"{ACTIONS[code]} of {name!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
-        found = np.full(count, -1, np.int32)
-        found[rows] = places
-        return found
+        position = np.full(count, -1, np.int32)
+        position[rows] = places
+        return position
 
     def _check_columns(self) -> None:
-        n, ptr = len(self.action), self.thread_ptr
+        n = len(self.action)
+        ptr = self.thread_ptr
         if any(len(column) != n for column in (self.device, self.stream, self.argument)):
             raise ProgramError("the columns of a program must have one row per instruction")
         if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
@@ -453,19 +467,22 @@ class Program(Columnar, Document):
             bad = rows[(rows < 0) | (rows >= end)][0]
             raise ProgramError(f"there is no {what} {bad}: the program has {end}")
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ProgramFile:
         """Return it as its file has it."""
-        return _File(**vars(Issued.of(self)), graph=self.graph)
+        return _ProgramFile(**vars(Issued.of(self)), graph=self.graph)
 
     @classmethod
     def from_file(cls, graph: OpGraph, **own: Any) -> "Program":
-        """Make one of what its file has, the fields of `Issued` and the graph, and check it."""
+        """Make a program from the data of its file, the fields of `Issued` and the graph, and check it."""
         issued = Issued(**own)
-        devices, threads = issued.devices, issued.threads
+        devices = issued.devices
+        threads = issued.threads
         if not devices or twice(devices) is not None:
             raise ProgramError(f"device {twice(devices)!r} stands twice" if devices else "there are no devices")
         number = {name: i for i, name in enumerate(devices)}
-        every, arguments, priority = [row for t in threads for row in t], list[int](), np.zeros(len(graph), np.int64)
+        every = [row for t in threads for row in t]
+        arguments = list[int]()
+        priority = np.zeros(len(graph), np.int64)
         copies: list[tuple[float, ...]] = []
         counts = np.zeros(len(graph), np.int64)
         for row in every:
@@ -506,7 +523,7 @@ def _argument(
     copies: list[tuple[float, ...]],
     priority: Ints,
 ) -> int:
-    """Return the argument of an instruction as a number; add what it copies, and note the priority of what it launches.
+    """Return the argument of an instruction as a number; add its copy, and note the priority of its launch.
 
     Devices, operators and kernels that are not there are refused.
     """
@@ -519,7 +536,8 @@ def _argument(
         return -1 if row.event is None else row.event
     if row.op not in graph.index:
         raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
-    op, kernel = graph.index[row.op], row.kernel or 0
+    op = graph.index[row.op]
+    kernel = row.kernel or 0
     if row.do == "copy":
         copies.append((op, number[str(row.to)], row.nbytes or 0.0, np.nan if row.transfer is None else row.transfer))
         return len(copies) - 1
@@ -542,13 +560,16 @@ def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:
 def barrier_before(device: Indices, stage: Indices, stream: Indices) -> npt.NDArray[np.bool_]:
     """Return, by place in the launch order, whether the host issues a stage barrier first, shape (n_ops,).
 
-    A barrier stands between two stages of a device, except where each of the two has one group
-    and both use the same stream: the stream orders them.
+    A barrier comes between two stages of a device, except where each of the two has one group and both use the same
+    stream: the stream orders them.
     """
     rows = np.argsort(device, kind="stable")  # launch order within each device
-    device, stage, stream = device[rows], stage[rows], stream[rows]
+    device = device[rows]
+    stage = stage[rows]
+    stream = stream[rows]
     starts = np.flatnonzero(np.concatenate([[True], (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])]))
-    lowest, highest = np.minimum.reduceat(stream, starts), np.maximum.reduceat(stream, starts)
+    lowest = np.minimum.reduceat(stream, starts)
+    highest = np.maximum.reduceat(stream, starts)
     single = lowest == highest  # groups of a stage have streams of their own
     follows = device[starts][1:] == device[starts][:-1]
     ordered = single[1:] & single[:-1] & (lowest[1:] == lowest[:-1])

@@ -8,7 +8,7 @@ from simsched.base.errors import ScheduleError
 
 @dataclass(frozen=True, slots=True)
 class Step(Checked):
-    """Operators for which others stand since.
+    """A step of a rewriting: operators that others replace.
 
     Parameters
     ----------
@@ -19,14 +19,15 @@ class Step(Checked):
         Names of the operators that the rule was applied to.
     """
 
-    SUBJECT, ERROR = "rewriting by {0.rule!r}", ScheduleError
+    SUBJECT = "rewriting by {0.rule!r}"
+    ERROR = ScheduleError
     rule: Name
     operators: tuple[Name, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenPart(Checked):
-    """A part of a graph, and the steps that were made in it as if it were alone.
+    """A part of a graph, and the steps that were made in it alone.
 
     Parameters
     ----------
@@ -36,14 +37,15 @@ class RewrittenPart(Checked):
         One after the other.
     """
 
-    SUBJECT, ERROR = "part of a rewriting", ScheduleError
+    SUBJECT = "part of a rewriting"
+    ERROR = ScheduleError
     operators: tuple[Name, ...] = brief(())
     steps: tuple[Step, ...] = brief(())
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting(Checked):
-    """A graph rewritten in parts, which then were put together again.
+    """A graph rewritten in parts, which then were joined again.
 
     Parameters
     ----------
@@ -51,5 +53,6 @@ class Rewriting(Checked):
         Each operator is in one of them; none reads from a later one.
     """
 
-    SUBJECT, ERROR = "rewriting", ScheduleError
+    SUBJECT = "rewriting"
+    ERROR = ScheduleError
     parts: tuple[RewrittenPart, ...]

@@ -1,4 +1,4 @@
-"""`Schedule`: what runs where and in which order, without times, and the proof that it can run."""
+"""`Schedule`: places and order of operators, without times, and the proof that it can run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -28,7 +28,7 @@ _LARGEST: Final = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class _Said(Checked):
-    """What a schedule says besides its placements.
+    """Fields of a schedule besides its placements.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class _Said(Checked):
     events
         The event plan: minimal or literal.
     search
-        What the scheduler says of its search.
+        Statistics of the scheduler's search.
     rewriting
         How the graph came about from the one that was to be scheduled, one rewriting after the other; empty if it is
         that one.
@@ -51,7 +51,8 @@ class _Said(Checked):
         Streams that are bound to some SMs.
     """
 
-    SUBJECT, ERROR = "schedule", ScheduleError
+    SUBJECT = "schedule"
+    ERROR = ScheduleError
     scheduler: str = "custom"
     execution: Annotated[str, Among(EXECUTIONS)] = "events"
     estimate: Amount | None = None
@@ -63,13 +64,13 @@ class _Said(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _File(_Said):
+class _ScheduleFile(_Said):
     """Placements in launch order over the graph they execute.
 
     Parameters
     ----------
     graph
-        What runs.
+        The graph to run.
     placements
         One per operator, in the order in which the host launches them.
     """
@@ -95,10 +96,10 @@ class Schedule(Columnar, Document):
     scheduler
         Name of the scheduler that made it.
     events
-        Event plan that `lower` makes unless it is told another: ``"minimal"`` or ``"literal"``.
+        Event plan that `lower` makes by default: ``"minimal"`` or ``"literal"``.
     search
-        What the scheduler says of its search, JSON values by name. Wall times stand under names that
-        end in ``_s``; they are not written to files, and two schedules that differ in `search` alone are equal.
+        Statistics of the scheduler's search, JSON values by name. Wall times have names that end in ``_s``; they are
+        not written to files, and two schedules that differ in `search` alone are equal.
     rewriting
         How `graph` came about if it is not the one that was to be scheduled: `simsched.schedule` does the same again
         and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
@@ -121,7 +122,8 @@ class Schedule(Columnar, Document):
     that is given as one number is stored as one.
     """
 
-    FORMAT, FILE = "simsched.schedule", _File
+    FORMAT = "simsched.schedule"
+    FILE = _ScheduleFile
     CACHED = ("_lowered", "_over")
     graph: OpGraph
     execution: str
@@ -163,7 +165,7 @@ class Schedule(Columnar, Document):
         number = {name: i for i, name in enumerate(devices)}
         columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
         columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
-        made = Schedule.from_columns(
+        stored = Schedule.from_columns(
             graph,
             devices=devices,
             **columns,
@@ -176,7 +178,7 @@ class Schedule(Columnar, Document):
             cluster=cluster,
             partitions=tuple(partitions),
         )
-        self.__dict__.update(made.__dict__)
+        self.__dict__.update(stored.__dict__)
 
     @classmethod
     def from_columns(
@@ -204,7 +206,7 @@ class Schedule(Columnar, Document):
         The other parameters are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        told = _Said(
+        details = _Said(
             execution=execution,
             estimate=estimate,
             scheduler=scheduler,
@@ -231,8 +233,8 @@ class Schedule(Columnar, Document):
                 name = graph.names[values["op"][at]]
                 raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
         schedule = cls.__new__(cls)
-        schedule.__dict__.update(vars(told), graph=graph, devices=tuple(devices), **values)
-        schedule.__dict__["estimate"] = None if told.estimate is None else float(told.estimate)
+        schedule.__dict__.update(vars(details), graph=graph, devices=tuple(devices), **values)
+        schedule.__dict__["estimate"] = None if details.estimate is None else float(details.estimate)
         schedule._freeze()
         return schedule
 
@@ -257,15 +259,16 @@ class Schedule(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler, s.partitions) for s in (self, other))
-        return mine == theirs and self.graph == other.graph and self.placements == other.placements
+        ours, theirs = ((s.execution, s.events, s.estimate, s.scheduler, s.partitions) for s in (self, other))
+        return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
     def placements(self) -> Rows[Placement]:
         """The placements, in launch order."""
 
         def made(i: int) -> Placement:
-            name, device = self.graph.names[self.op[i]], self.devices[self.device[i]]
+            name = self.graph.names[self.op[i]]
+            device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
         return Rows(len(self.op), made)
@@ -283,12 +286,12 @@ class Schedule(Columnar, Document):
     def like(self, rows: Indices | None = None, **others: Any) -> "Schedule":
         """Return the schedule with its rows in another order and with other columns and fields, as of `from_columns`.
 
-        It has no estimate but one of those.
+        It has no estimate but one of its placements.
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster", "partitions")
-        return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
+        same = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster", "partitions")
+        return self.from_columns(**columns | {key: getattr(self, key) for key in same} | others)
 
     def with_partitions(self, sms: Mapping[int, int]) -> "Schedule":
         """Return the schedule with streams bound to SMs, on every device that it uses.
@@ -325,10 +328,10 @@ class Schedule(Columnar, Document):
             return self._over
         if graph.names != self.graph.names:
             raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        made = type(self).__new__(type(self))
-        made.__dict__.update(super().__getstate__(), graph=graph)
-        self.__dict__["_over"] = made
-        return made
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(super().__getstate__(), graph=graph)
+        self.__dict__["_over"] = copy
+        return copy
 
     @property
     def position(self) -> Indices:
@@ -365,7 +368,7 @@ class Schedule(Columnar, Document):
     def lower(
         self, cluster: Target, *, threads: str = "device", transfers: str = "async", events: str | None = None
     ) -> Program:
-        """Return the `Program`: what the host issues to run this schedule on a cluster.
+        """Return the `Program`: the instructions of the host to run this schedule on a cluster.
 
         Parameters
         ----------
@@ -388,8 +391,7 @@ class Schedule(Columnar, Document):
 
         Notes
         -----
-        The last program is kept: lowered again with the same options for the same cluster, it is
-        returned as it is.
+        The last program is kept: a second call with the same options and cluster returns it.
         """
         from simsched.model.lowering import OPTIONS, Lowering
 
@@ -418,15 +420,17 @@ class Schedule(Columnar, Document):
         """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.placements, Placement)
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ScheduleFile:
         """Return it as its file has it: without wall times."""
         search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
-        return _File(**{each.name: getattr(self, each.name) for each in fields(_File)} | {"search": search})
+        return _ScheduleFile(
+            **{field.name: getattr(self, field.name) for field in fields(_ScheduleFile)} | {"search": search}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberedPlan(_File, Document):
-    """A schedule of a graph that stands elsewhere in the document, under a number."""
+class NumberedPlan(_ScheduleFile, Document):
+    """A schedule of a graph that is stored elsewhere in the document, under a number."""
 
     FORMAT = "simsched.schedule"
     graph: Count  # type: ignore[assignment]
@@ -443,20 +447,24 @@ class NumberedPlan(_File, Document):
 
 def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
     """Return a column of whole numbers as a copy in 32 bits, which the largest of them fits into."""
-    given = whole_numbers(values)
-    if given is None or len(shape) != 1 or (given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST):
+    numbers = whole_numbers(values)
+    if (
+        numbers is None
+        or len(shape) != 1
+        or (numbers.size and not -_LARGEST <= numbers.min() <= numbers.max() <= _LARGEST)
+    ):
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     try:
-        return np.broadcast_to(given.astype(np.int32), shape)
+        return np.broadcast_to(numbers.astype(np.int32), shape)
     except ValueError:
         raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
 
 
 def _by_operator(ops: Indices, column: Indices) -> Indices:
-    """Return a column of values that belong to some order of the operators in that of the graph."""
-    found = np.empty(len(ops), np.int32)
-    found[ops] = column
-    return found
+    """Return a column of values in the graph's order of operators, given their order."""
+    reordered = np.empty(len(ops), np.int32)
+    reordered[ops] = column
+    return reordered
 
 
 def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False, blocking: bool = False) -> None:
@@ -477,7 +485,8 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
         require_partitions(schedule.partitions, cluster)
     if schedule.execution == "stages":
         _check_stages(schedule)
-    graph, position = schedule.graph, schedule.position
+    graph = schedule.graph
+    position = schedule.position
     backwards = position[graph.src] > position[graph.dst]
     meets = [meeting for meeting in graph.meetings if not meeting.is_symmetric]
     if not backwards.any() and not meets:
@@ -513,17 +522,20 @@ def _check_stages(schedule: Schedule) -> None:
         _refuse(schedule, ops[k], f"it is of stage {stage[k]} but launched after stage {stage[k - 1]}")
     number = np.cumsum(np.append(False, ~same_device | (stage[1:] != stage[:-1])))  # of the stage, over all devices
     if (group != stream).any():
-        for kept, other, reason in (
+        for stays, other, reason in (
             (group, stream, "its group uses more than one stream"),
             (stream, group, "its stream serves more than one group of the stage"),
         ):
-            order = np.lexsort((other, kept, number))
-            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, kept)])
+            order = np.lexsort((other, stays, number))
+            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, stays)])
             differs = same & (other[order][1:] != other[order][:-1])
             if differs.any():
                 _refuse(schedule, ops[order[int(np.argmax(differs)) + 1]], reason)
-    u, v, names = schedule.graph.src, schedule.graph.dst, schedule.graph.names
-    stage, group = _by_operator(ops, number), _by_operator(ops, group)
+    u = schedule.graph.src
+    v = schedule.graph.dst
+    names = schedule.graph.names
+    stage = _by_operator(ops, number)
+    group = _by_operator(ops, group)
     beside = (stage[u] == stage[v]) & (group[u] != group[v])
     if beside.any():
         e = int(np.argmax(beside))
@@ -537,7 +549,8 @@ def _check_waits(schedule: Schedule, device: Indices, *, one_thread: bool, block
     a wait for another device is issued after the record that it waits for. A host that is `blocking` goes on once what
     it sends is there, and launches once what is read from another device is.
     """
-    graph, n = schedule.graph, len(schedule)
+    graph = schedule.graph
+    n = len(schedule)
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
@@ -569,7 +582,8 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
     rows = np.argsort(schedule.device, kind="stable")
     opens = barrier_before(schedule.device, schedule.stage, schedule.stream)[rows]
-    device, ops = schedule.device[rows], schedule.op[rows]
+    device = schedule.device[rows]
+    ops = schedule.op[rows]
     so_far = np.cumsum(opens)  # barriers up to and including this place: the number of the next one
     ahead = np.append(device[opens], -1)[so_far] == device  # an operator ends before the next barrier of its device
     src = np.concatenate([ops[ahead] + n, so_far[opens] - 1 + 2 * n])

@@ -1,6 +1,6 @@
 """Graphs rewritten into others that compute the same: merged convolutions and substitution rules."""
 
-from simsched.rewriting.accounting import accounted, rewritten
+from simsched.rewriting.accounting import account_for, rewritten
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.rewriting.rule import Rule
@@ -13,7 +13,7 @@ __all__ = [
     "Row",
     "Rule",
     "Source",
-    "accounted",
+    "account_for",
     "can_merge",
     "merge",
     "merge_key",

@@ -1,4 +1,4 @@
-"""`accounted`: what a scheduler returns is held against the graph that it was given."""
+"""`account_for`: compares a scheduler's schedule with the graph that it was given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ import numpy as np
 
 from simsched.base.errors import GraphError, ScheduleError, shown
 from simsched.model import Floats, Operator, OpGraph, Schedule
-from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gathered
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gather_rows
 from simsched.model.rewriting import Rewriting, Step
 from simsched.rewriting.draft import Draft
-from simsched.rewriting.merging import MERGED, merged
+from simsched.rewriting.merging import MERGED, merge_draft
 from simsched.rewriting.parts import part_of, put_together
 from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules import RULES
@@ -21,27 +21,27 @@ _REMEDY: Final = "schedule the graph that is given, or say in `rewriting` how th
 _NO_TRANSFER: Final = -1.0  # instead of NaN, which is like nothing
 
 
-def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Rule] = ()) -> Schedule:
-    """Return what a scheduler made of a graph, if it runs all that the graph holds.
+def account_for(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Rule] = ()) -> Schedule:
+    """Return a scheduler's schedule of a graph, if it runs the whole graph.
 
     Parameters
     ----------
     plan
-        What it returned. Its graph is the given one, an equal one - operators and edges in any order, under any name
-        of the graph - or the one that its `rewriting` leads to.
+        The schedule. Its graph is the given one, an equal one - operators and edges in any order, under any name of the
+        graph - or the result of its `rewriting`.
     graph
-        What it was given.
+        The graph that the scheduler was given.
     scheduler
         Its name, for errors.
     rules
-        Substitution rules of one's own that it was told to use; those of the library are known by their names.
+        Substitution rules of the caller's that the scheduler was given; the library's rules are known by their names.
 
     Returns
     -------
     Schedule
-        Over the very graph that was given, or if it was rewritten over one that is equal to what the rewriting leads to
-        when it is done again here. So no claim of a scheduler is relied on: operators are accounted for, outputs and
-        their sizes kept, and FLOP and bytes as the rules make them, because they come from the rules.
+        A schedule of the given graph object; or after rewriting, of a graph that equals the result of repeating the
+        rewriting here. So no claim of a scheduler is relied on: operators are accounted for, outputs and their sizes
+        kept, and FLOP and bytes come from the rules.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Ru
             ) from None
     place = _places(plan.graph, expected, scheduler)
     if plan.rewriting and type(plan.graph) is OpGraph and plan.graph.names == expected.names:
-        return plan  # who compares graphs by identity finds several schedules of one
+        return plan  # callers that compare graphs by identity see several schedules of one
     return plan.like(graph=expected, op=place[plan.op], estimate=plan.estimate)
 
 
 @contextmanager
-def unchanged(graph: OpGraph, scheduler: str) -> Iterator[None]:
+def refuse_changes(graph: OpGraph, scheduler: str) -> Iterator[None]:
     """Refuse a scheduler that changes columns of the graph that it is given within the block; they are put back.
 
     Raises
@@ -103,7 +103,7 @@ def unchanged(graph: OpGraph, scheduler: str) -> Iterator[None]:
 
 
 def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str, Rule] = RULES) -> OpGraph:
-    """Return what rewritings make of a graph, one after the other.
+    """Return a graph after rewritings, one after the other.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     Raises
     ------
     GraphError
-        If there is no such rule, a step cannot be made, or the parts are not those of the graph.
+        If a rule is unknown, a step cannot be made, or the parts are not the graph's.
     """
     draft = Draft.from_graph(graph)
     for one in rewriting:
         if len(one.parts) == 1 and not one.parts[0].operators:
-            draft = _stepped(draft, one.parts[0].steps, rules)
+            draft = _repeat_steps(draft, one.parts[0].steps, rules)
             continue
         named = [name for part in one.parts for name in part.operators]
         if len(named) != len(draft.rows) or set(named) != set(draft.rows):
@@ -126,7 +126,10 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
             why = f"{missing!r} is in none" if missing is not None else "one is in two, or in none of the graph"
             raise GraphError(f"each operator must be in one of the parts: {why}")
         parts = [part_of(draft, part.operators) for part in one.parts]
-        after = [_stepped(part, each.steps, rules) for part, each in zip(parts, one.parts, strict=True)]
+        after = [
+            _repeat_steps(part, rewritten_part.steps, rules)
+            for part, rewritten_part in zip(parts, one.parts, strict=True)
+        ]
         whole = put_together(draft, zip(parts, after, strict=True))
         if whole is None:
             raise GraphError("the parts do not fit together")
@@ -134,12 +137,12 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     return draft.to_graph()
 
 
-def _stepped(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
+def _repeat_steps(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
     """Return a draft after some steps."""
     for step in steps:
         names = ", ".join(map(repr, step.operators))
         if step.rule == MERGED:
-            draft, _ = merged(draft, step.operators)
+            draft, _ = merge_draft(draft, step.operators)
             continue
         if step.rule not in rules:
             raise GraphError(f"{step.rule!r} is no rule of simsched: rewrite the graph first, and schedule the new one")
@@ -151,7 +154,7 @@ def _stepped(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> 
 
 
 def _plain(plan: Schedule, scheduler: str) -> Schedule:
-    """Return a schedule of a class of somebody's own as one of ours: what else its class says is not asked."""
+    """Return a schedule of a user's class as one of ours: other attributes of the class are not read."""
     try:
         return Schedule.from_columns(
             **{
@@ -184,14 +187,14 @@ def _places(other: OpGraph, graph: OpGraph, scheduler: str) -> Indices:
     def refuse(text: str) -> NoReturn:
         raise ScheduleError(f"scheduler {scheduler!r} returned a schedule of another graph: {text}; {_REMEDY}")
 
-    known = other.index
+    index = other.index
     for name in graph.names:
-        if name not in known:
+        if name not in index:
             refuse(f"operator {name!r} is missing")
     if len(other) != len(graph):
         extra = next(name for name in other.names if name not in graph.index)
         refuse(f"operator {extra!r} is none of {graph.name!r}")
-    rows = np.array([known[name] for name in graph.names], np.int64)  # of the other graph, in the order of this one
+    rows = np.array([index[name] for name in graph.names], np.int64)  # of the other graph, in the order of this one
     _compare_operators(other, graph, rows, refuse)
     _compare_edges(other, graph, rows, refuse)
     place = np.empty(len(rows), np.int64)
@@ -203,7 +206,8 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
     """Refuse an operator that has other fields."""
     differs = other.intensity[rows] != graph.intensity
     for key in COSTS:
-        theirs, ours = getattr(other, key)[rows], getattr(graph, key)
+        theirs = getattr(other, key)[rows]
+        ours = getattr(graph, key)
         differs |= (theirs != ours) & ~(np.isnan(theirs) & np.isnan(ours))
     for key in LABELS:
         number: dict[str | None, int] = {}
@@ -216,18 +220,20 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
     fewer = np.diff(other.kernel_ptr)[rows] != sizes
     differs |= fewer
     if not fewer.any():
-        _, taken = gathered(np.diff(other.kernel_ptr), rows)
-        unlike = np.logical_or.reduce([getattr(other, key)[taken] != getattr(graph, key) for key in KERNELS])
+        _, kernels = gather_rows(np.diff(other.kernel_ptr), rows)
+        unlike = np.logical_or.reduce([getattr(other, key)[kernels] != getattr(graph, key) for key in KERNELS])
         differs[np.repeat(np.arange(len(graph)), sizes)[unlike]] = True
     if other._details or graph._details:
         details = enumerate(rows.tolist())
         differs |= np.array([other._details.get(row) != graph._details.get(i) for i, row in details], np.bool_)
     for i in np.flatnonzero(differs).tolist():
-        theirs, ours = other.operator(int(rows[i])), graph.operator(i)
-        for name in (each.name for each in fields(Operator)):
-            value, expected = getattr(theirs, name), getattr(ours, name)
+        theirs = other.operator(int(rows[i]))
+        ours = graph.operator(i)
+        for name in (field.name for field in fields(Operator)):
+            value = getattr(theirs, name)
+            expected = getattr(ours, name)
             if value != expected:
-                texts = (shown(dict(each) if isinstance(each, Mapping) else each) for each in (value, expected))
+                texts = (shown(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected))
                 refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")
 
 
@@ -242,14 +248,14 @@ def _compare_edges(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Callab
     n = min(len(theirs), len(ours))
     differs = (theirs[:n] != ours[:n]).any(axis=1)
     e = int(np.argmax(differs)) if differs.any() else n
-    there, asked = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
-    if there is None or (asked is not None and asked[:2] < there[:2]):
-        refuse(f"edge {_ends(graph, asked)} is missing")
-    if asked is None or there[:2] < asked[:2]:
+    there, expected_edge = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
+    if there is None or (expected_edge is not None and expected_edge[:2] < there[:2]):
+        refuse(f"edge {_ends(graph, expected_edge)} is missing")
+    if expected_edge is None or there[:2] < expected_edge[:2]:
         refuse(f"edge {_ends(graph, there)} is none of {graph.name!r}")
-    k = 2 if there[2] != asked[2] else 3
-    value, expected = (None if row[k] == _NO_TRANSFER else row[k] for row in (there, asked))
-    refuse(f"edge {_ends(graph, asked)} has {('nbytes', 'transfer')[k - 2]} {value!r}, not {expected!r}")
+    k = 2 if there[2] != expected_edge[2] else 3
+    value, expected = (None if row[k] == _NO_TRANSFER else row[k] for row in (there, expected_edge))
+    refuse(f"edge {_ends(graph, expected_edge)} has {('nbytes', 'transfer')[k - 2]} {value!r}, not {expected!r}")
 
 
 def _sorted_edges(graph: OpGraph, src: Indices, dst: Indices) -> Floats:

@@ -24,7 +24,7 @@ ATTRIBUTE: Final = "slices"
 
 
 def is_contiguous(shape: Sequence[int], axis: int) -> bool:
-    """Say whether a slice along an axis lies in memory in one piece, so that to read it costs nothing.
+    """Return whether a slice along an axis is contiguous in memory, so that reading it costs nothing.
 
     >>> is_contiguous((1, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 0)
     (True, False, True)
@@ -54,24 +54,24 @@ def sliced_shape(shape: tuple[int, ...], part: Slice | None) -> tuple[int, ...]:
 
 
 def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
-    """Return what part an operator of a graph reads of each tensor, None for all.
+    """Return the part that an operator of a graph reads of each tensor, None for all.
 
     Raises
     ------
     GraphError
         If its attribute is nothing of the kind.
     """
-    found: list[Slice | None] = [None] * n_reads
-    given = op.attributes.get(ATTRIBUTE, {})
-    parts = given if isinstance(given, Mapping) else {"": given}
+    slices: list[Slice | None] = [None] * n_reads
+    by_read = op.attributes.get(ATTRIBUTE, {})
+    parts = by_read if isinstance(by_read, Mapping) else {"": by_read}
     for key, part in parts.items():
         if not key.isdecimal() or not int(key) < n_reads or not _is_slice(part):
             raise GraphError(
                 f"operator {op.name!r}: attribute {ATTRIBUTE!r} gives [axis, begin, end] by the number of an input, "
                 f"not { ({key: part} if key else part)!r}"
             )
-        found[int(key)] = (part[0], part[1], part[2])
-    return found
+        slices[int(key)] = (part[0], part[1], part[2])
+    return slices
 
 
 def _is_slice(part: Any) -> bool:
@@ -80,12 +80,12 @@ def _is_slice(part: Any) -> bool:
 
 def slice_made(op: Operator) -> Slice | None:
     """Return the slice of its only input that an operator of kind "slice" makes, or None if it is none."""
-    found = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
-    return found if op.kind == "slice" and _is_slice(list(found)) else None  # type: ignore[return-value]
+    cut = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
+    return cut if op.kind == "slice" and _is_slice(list(cut)) else None  # type: ignore[return-value]
 
 
 class Read(NamedTuple):
-    """A tensor that an operator reads: all that `producer` writes, or its `slice` (axis, begin, end)."""
+    """A tensor that an operator reads: the whole output of `producer`, or its `slice` (axis, begin, end)."""
 
     producer: str
     slice: Slice | None = None
@@ -94,11 +94,11 @@ class Read(NamedTuple):
 
     @property
     def source(self) -> "Source":
-        """Where it reads."""
+        """Source that it reads from."""
         return Source(self.producer, self.slice)
 
-    def moved(self, sources: "Mapping[str, Source]") -> "Read":
-        """Return the read of what a tensor has become, by the producer it had."""
+    def after_move(self, sources: "Mapping[str, Source]") -> "Read":
+        """Return the read after its producer's tensor moved to another source."""
         source = sources.get(self.producer)
         if source is None:
             return self
@@ -106,14 +106,14 @@ class Read(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a tensor is to be read from instead: see `Draft.replace`."""
+    """New source of a tensor: see `Draft.replace`."""
 
     producer: str
     slice: Slice | None = None
 
 
 class Row:
-    """An operator and what it reads, in the order of its inputs; `key` is a hash of both."""
+    """An operator and its reads, in the order of its inputs; `key` is a hash of both."""
 
     __slots__ = ("key", "operator", "reads")
 
@@ -128,32 +128,32 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Draft:
-    """A graph that is being rewritten: operators by name, each with what it reads. Never changed, only replaced.
+    """A graph that is being rewritten: operators by name, each with its reads. Never changed, only replaced.
 
     Parameters
     ----------
     rows
         Operators and their reads; the order breaks ties, as in `OpGraph`.
     name
-        Of the graph.
+        Name of the graph.
     outside
-        Producers that are read but do not belong to the draft, by name: those before a part of a graph.
+        Producers outside the draft whose tensors it reads, by name: those before a part of a graph.
     kept
-        Names of tensors that must go on to exist under their names because somebody outside reads them.
+        Names of tensors that must continue to exist under their names because an operator outside reads them.
 
     Attributes
     ----------
     rows : Mapping[str, Row]
         By name.
     readers : Mapping[str, Sequence[tuple[str, int]]]
-        Who reads a tensor: name and input position, once per read. No entry for a tensor that nobody reads.
+        Readers of a tensor: name and input position, once per read. No entry for a tensor without readers.
     kept : Mapping[str, None]
-        As given, and the tensors that nobody reads in the graph the draft was made from: its outputs.
+        As given, and the tensors without readers in the graph that the draft was made from: its outputs.
 
     Raises
     ------
     GraphError
-        If a name stands twice or a read names no operator.
+        If a name appears twice or a read names no operator.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class Draft:
     def from_graph(cls, graph: OpGraph) -> "Draft":
         """Return the draft of a graph, the same at each call.
 
-        Slices stand in ``attributes["slices"]`` there and in the reads here.
+        Slices are in ``attributes["slices"]`` of the graph and in the reads of the draft.
         """
         return _of_graph(graph)
 
@@ -207,9 +207,11 @@ class Draft:
         GraphError
             If the draft is part of a graph and reads from outside.
         """
-        operators, edges = [], []
+        operators = []
+        edges = []
         for name, row in self.rows.items():
-            op, parts = row.operator, {str(i): list(read.slice) for i, read in enumerate(row.reads) if read.slice}
+            op = row.operator
+            parts = {str(i): list(read.slice) for i, read in enumerate(row.reads) if read.slice}
             operators.append(replace(op, attributes={**op.attributes, ATTRIBUTE: parts}) if parts else op)
             edges += [Edge(read.producer, name, read.nbytes, read.transfer) for read in row.reads]
         return OpGraph(operators, edges, self.name)
@@ -221,22 +223,22 @@ class Draft:
 
     def only_reader(self, name: str) -> str | None:
         """Return the one operator that reads a tensor, and that once, if it is nowhere else needed."""
-        found = self.readers.get(name, ())
-        return found[0][0] if len(found) == 1 and name not in self.kept else None
+        readers_of = self.readers.get(name, ())
+        return readers_of[0][0] if len(readers_of) == 1 and name not in self.kept else None
 
     def about(self, find: Callable[..., T], *given: Any) -> T:
-        """Return what a function finds out about the draft, with more arguments; it is asked once."""
+        """Return a function's result for the draft and more arguments; computed once."""
         if (find, given) not in self._found:
             self._found[find, given] = find(self, *given)
-        found: T = self._found[find, given]
-        return found
+        result: T = self._found[find, given]
+        return result
 
     def of_kind(self, kind: str) -> Sequence[str]:
         """Return the names of the operators of a kind, in the order of the rows."""
         return self.about(_by_kind).get(kind, ())
 
     def can_be_sliced(self, name: str, axis: int) -> bool:
-        """Say whether all readers of a tensor can read it as a slice along an axis of another tensor."""
+        """Return whether all readers of a tensor can read it as a slice along an axis of another tensor."""
         reads = (self.rows[reader].reads[i] for reader, i in self.readers.get(name, ()))
         return all(read.slice is None or read.slice[0] == axis for read in reads)
 
@@ -261,8 +263,8 @@ class Draft:
             Operators that come, in the place of the first that goes; one that has the name of one that goes
             takes its place and its readers, and must write the same tensor.
         redirect
-            What to read instead of a tensor, by name: by all its readers, also those among `add`. A reader of a
-            slice then reads that part of the new slice.
+            New source of a tensor, by name, for all its readers, also those among `add`. A reader of a slice then reads
+            that part of the new slice.
 
         Raises
         ------
@@ -273,11 +275,12 @@ class Draft:
         -----
         O(V + E).
         """
-        gone, added = set(remove), {row.operator.name: _redirected(row, redirect) for row in add}
+        gone = set(remove)
+        added = {row.operator.name: _redirect(row, redirect) for row in add}
         fresh = [row for name, row in added.items() if name not in gone]
         rows: list[Row] = []
         for name, row in self.rows.items():
-            now = added.get(name) if name in gone else _redirected(row, redirect)
+            now = added.get(name) if name in gone else _redirect(row, redirect)
             if now is not row:
                 rows += fresh
                 fresh = []
@@ -291,11 +294,11 @@ class Draft:
         return draft if len(draft.order()) == len(rows) + len(fresh) else None
 
 
-def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
+def _redirect(row: Row, redirect: Mapping[str, Source]) -> Row:
     """Return a row that reads from elsewhere, or the row itself."""
     if not any(read.producer in redirect for read in row.reads):
         return row
-    return Row(row.operator, [read.moved(redirect) for read in row.reads])
+    return Row(row.operator, [read.after_move(redirect) for read in row.reads])
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""Convolutions, and those of one tensor merged into one with kernels padded to the largest: IOS's merge stages."""
+"""Convolutions, and their merges: several of one tensor become one with kernels padded to the largest, as in IOS."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -19,7 +19,7 @@ _KNOWN: Final = (*_GEOMETRY, "groups", "out_channels", "activation", "bias", WEI
 
 
 class Conv(NamedTuple):
-    """A convolution: one value per axis of the image; `rest` are the attributes that are not known here, as JSON."""
+    """A convolution: one value per axis of the image; `rest` are the unknown attributes, as JSON."""
 
     kernel: Shape
     stride: Shape
@@ -48,30 +48,32 @@ class Conv(NamedTuple):
 
 
 def conv_of(op: Operator) -> Conv | None:
-    """Return what the attributes of a convolution say; None if it is none or shapes and attributes do not agree."""
+    """Return the convolution that attributes describe; None without one, or if shapes and attributes do not agree."""
     if op.kind != "conv" or len(op.input_shapes) != 1 or op.output_shape is None:
         return None
-    given, axes = op.attributes, len(op.output_shape) - 2
-    sizes = [given.get(key) for key in _GEOMETRY]
+    attributes = op.attributes
+    axes = len(op.output_shape) - 2
+    sizes = [attributes.get(key) for key in _GEOMETRY]
     if axes < 1 or len(op.input_shapes[0]) != axes + 2 or not all(_are_counts(size, axes) for size in sizes):
         return None
     kernel, stride, padding = (tuple(size) for size in sizes if size is not None)
-    groups, activation = given.get("groups", 1), given.get("activation")
-    rest = {key: value for key, value in given.items() if key not in _KNOWN}
+    groups = attributes.get("groups", 1)
+    activation = attributes.get("activation")
+    rest = {key: value for key, value in attributes.items() if key not in _KNOWN}
     text = json.dumps(rest, sort_keys=True)
     conv = Conv(kernel, stride, padding, groups, activation, text, op.input_shapes[0], op.output_shape, op.dtype)
     if type(groups) is not int or groups < 1 or conv.in_channels % groups or conv.out_channels % groups:
         return None
     if activation is not None and not isinstance(activation, str):
         return None
-    if min(*stride, *kernel) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
+    if min(*stride, *kernel) < 1 or attributes.get("out_channels", conv.out_channels) != conv.out_channels:
         return None
     dilation = rest.get("dilation", [1] * axes)
     if not _are_counts(dilation, axes):
         return None
     windows = zip(conv.input_shape[2:], kernel, stride, padding, dilation, strict=True)
-    made = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
-    return conv if made == op.output_shape[2:] else None
+    output_size = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
+    return conv if output_size == op.output_shape[2:] else None
 
 
 def _are_counts(values: Any, n: int) -> bool:
@@ -79,10 +81,10 @@ def _are_counts(values: Any, n: int) -> bool:
 
 
 def are_alike(convs: Sequence[Conv]) -> bool:
-    """Say whether convolutions of one tensor are one convolution with the largest kernel.
+    """Return whether convolutions of one tensor are one convolution with the largest kernel.
 
-    Kernel k_i ends up (K - k_i) // 2 behind the edge of the merged one, K; it reads the same pixels as before only
-    if the merged padding less that is its own padding. The largest then has the merged padding: the output size stays.
+    Kernel k_i ends up (K - k_i) // 2 inside the edge of the merged one, K; it reads the same pixels as before only if
+    the merged padding less that is its own padding. The largest then has the merged padding: the output size stays.
     """
     if len({_but_for_window(conv) for conv in convs}) > 1 or convs[0].groups != 1:
         return False
@@ -97,7 +99,7 @@ def are_alike(convs: Sequence[Conv]) -> bool:
 
 
 def _but_for_window(conv: Conv) -> Conv:
-    """Return what convolutions of one tensor must have in common to be one."""
+    """Return the properties that convolutions of one tensor must share to be one."""
     return conv._replace(kernel=(), padding=(), output_shape=conv.output_shape[2:])
 
 
@@ -111,11 +113,13 @@ def padded_to_largest(convs: Sequence[Conv]) -> Conv:
 def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     """Return the convolution that several of one tensor become, output channels in their order.
 
-    FLOP and weights are those of the padded kernels; the input is read once.
+    FLOP and weights are the padded kernels'; the input is read once.
     """
     convs = [conv for conv in map(conv_of, ops) if conv is not None]
-    first, whole = convs[0], padded_to_largest(convs)
-    width, area = DTYPE_NBYTES[first.dtype], prod(whole.kernel)
+    first = convs[0]
+    whole = padded_to_largest(convs)
+    width = DTYPE_NBYTES[first.dtype]
+    area = prod(whole.kernel)
     flops = weight_nbytes = nbytes = 0.0
     for op, conv in zip(ops, convs, strict=True):
         own = prod(conv.kernel)
@@ -142,26 +146,27 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
 
 def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
     """Return the attributes of the first of some operators with others changed; a bias if one of them has one."""
-    found = {**ops[0].attributes, **changed}
+    attributes = {**ops[0].attributes, **changed}
     if any("bias" in op.attributes for op in ops):
-        found["bias"] = any(op.attributes.get("bias", False) for op in ops)
-    return found
+        attributes["bias"] = any(op.attributes.get("bias", False) for op in ops)
+    return attributes
 
 
 def merge_key(draft: Draft, name: str) -> Hashable | None:
-    """Return what operators must have in common to be merged, or None if this one can be merged with none.
+    """Return a key that operators must share to be merged, or None if this one cannot be merged.
 
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
     """
     row = draft.rows.get(name)
     if row is None:
         raise GraphError(f"graph {draft.name!r} has no operator {name!r}")
-    conv, source = conv_of(row.operator), sole_input(draft, row)
+    conv = conv_of(row.operator)
+    source = sole_input(draft, row)
     return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
 
 
 def merging_lacks(draft: Draft, name: str) -> str | None:
-    """Return the field without which nobody knows whether a convolution can be merged, None if none is missing."""
+    """Return the missing field that decides whether a convolution can be merged, None if none is missing."""
     row = draft.rows[name]
     op = row.operator
     if op.kind != "conv" or len(row.reads) != 1:
@@ -175,7 +180,7 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
 
 
 def can_merge(draft: Draft, names: Sequence[str]) -> bool:
-    """Say whether operators can be merged into one.
+    """Return whether operators can be merged into one.
 
     They can if all are convolutions without groups that read the same tensor, with the same stride, output size,
     activation and number format, and if kernels that are padded with zeros to the largest read the same pixels as
@@ -186,7 +191,7 @@ def can_merge(draft: Draft, names: Sequence[str]) -> bool:
     draft
         The graph.
     names
-        At least one operator of it, each once.
+        At least one of its operators, without repeats.
 
     Notes
     -----
@@ -214,16 +219,16 @@ def can_merge(draft: Draft, names: Sequence[str]) -> bool:
 
 
 def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
-    """Return the operators that stand for some: the merged one, then the slices that are operators of their own.
+    """Return the operators that replace some: the merged one, then the slices that are separate operators.
 
-    See `merge`; parameters are those of `can_merge`.
+    See `merge`; parameters are as in `can_merge`.
 
     Raises
     ------
     GraphError
         If they cannot be merged.
     """
-    whole, parts, _ = _merged(draft, names)
+    whole, parts, _ = _merge(draft, names)
     return (whole.operator, *(row.operator for row in parts))
 
 
@@ -240,13 +245,13 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     Returns
     -------
     graph
-        The rewritten graph. A merged operator is called as its parts with a plus sign between them, and has its
-        output channels in the order given. Where they lie in memory in one piece, as for a single image, who
-        reads a part reads it there: it says so in ``attributes["slices"]``, by the number of its edge, as
-        ``[axis, begin, end]``. Else there is an operator of kind "slice" and the old name that copies the part.
+        The rewritten graph. A merged operator has its parts' names with a plus sign between them, and has its output
+        channels in the order given. Where they are contiguous in memory, as for a single image, a reader of a part
+        reads it there: this is noted in ``attributes["slices"]``, by the number of its edge, as ``[axis, begin, end]``.
+        Else there is an operator of kind "slice" and the old name that copies the part.
     names
-        For each set the names of its new operators: the merged one, then the slices. The output of a network
-        that is part of a merged one is a slice in any case, one without kernels that takes no time if it is free.
+        For each set the names of its new operators: the merged one, then the slices. If an output of the network is
+        part of a merged operator, it is a slice in any case, one without kernels that takes no time if it is free.
 
     Raises
     ------
@@ -255,32 +260,32 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
 
     Notes
     -----
-    FLOP and weights are those of the padded kernels; of the grid, and of how the weights come about, see
+    FLOP and weights are the padded kernels'; for the grid, and for the origin of the weights, see
     `simsched.rewriting.works`.
     """
     draft = Draft.from_graph(graph)
-    found: list[tuple[str, ...]] = []
+    new_names: list[tuple[str, ...]] = []
     for names in sets:
-        draft, new = merged(draft, names)
-        found.append(new)
-    return draft.to_graph(), found
+        draft, new = merge_draft(draft, names)
+        new_names.append(new)
+    return draft.to_graph(), new_names
 
 
-def merged(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
     """Return the draft with operators merged into one, and the names of the new operators; see `merge`."""
-    whole, parts, redirect = _merged(draft, names)
+    whole, parts, redirect = _merge(draft, names)
     after = draft.replace(names, [whole, *parts], redirect)
     assert after is not None, "operators of one input do not depend on each other"
     return after, (whole.operator.name, *(row.operator.name for row in parts))
 
 
 def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
-    """Return what `merge` does to a graph, as a schedule says it."""
+    """Return the record of a `merge` in a schedule."""
     steps = tuple(Step(MERGED, tuple(names)) for names in sets)
     return (Rewriting((RewrittenPart(steps=steps),)),) if steps else ()
 
 
-def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
+def _merge(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
     if not can_merge(draft, names):
         raise GraphError(f"cannot merge {', '.join(names)}: not convolutions of one tensor whose kernels align")
     rows = [draft.rows[name] for name in names]

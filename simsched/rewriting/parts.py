@@ -13,11 +13,11 @@ READER: Final = "<reader>"
 
 
 def part_of(draft: Draft, names: Iterable[str]) -> Draft:
-    """Return some operators of a draft as a draft of its own.
+    """Return some operators of a draft as a separate draft.
 
-    All who read from them without being one of them are there as one operator of kind `READER`, which takes no
-    time and which no rule knows: what it reads is free to become part of another tensor, as in the whole graph.
-    It reads all of each such tensor first, and then the slices that are read.
+    All their readers outside become one operator of kind `READER`, which takes no time and which no rule knows: its
+    inputs are free to become part of another tensor, as in the whole graph. It reads the whole of each such tensor
+    first, and then the slices that are read.
     """
     chosen = dict.fromkeys(names)
     rows = [row for name, row in draft.rows.items() if name in chosen]
@@ -41,19 +41,20 @@ def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | 
     Parameters
     ----------
     parts
-        Each as it was (see `part_of`) and as it is now, in an order in which none reads from one that follows.
+        Each part before (see `part_of`) and after, in an order in which none reads from one that follows.
 
     Returns
     -------
     Draft
-        None if parts do not fit: one reads along one axis a part of what the other made a part along another.
+        The whole draft; None if parts do not fit: one reads along one axis a part of a tensor that the other cut along
+        another.
     """
     moved: dict[str, Source] = {}
     rows = []
     try:
         for before, after in parts:
             for name, row in after.rows.items():
-                reads = [read.moved(moved) for read in row.reads]
+                reads = [read.after_move(moved) for read in row.reads]
                 if row.operator.kind != READER:
                     rows.append(Row(row.operator, reads))
                     continue

@@ -1,4 +1,4 @@
-"""What a substitution rule is, and where several rules look."""
+"""Substitution rules, and shared searches for their matches."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ ACTIVATIONS: Final = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A substitution.
+    """A substitution rule.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Rule:
     find
         Yields the names of the operators of each possible substitution, in an order that the draft fixes.
     make
-        Returns the draft after one of those, None if its operators would depend on each other in a circle.
+        Returns the draft after a match, None if its operators would depend on each other in a circle.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Rule:
 
     def matches(self, draft: Draft) -> Sequence[Match]:
         """Return the names of the operators of each possible substitution."""
-        return tuple(draft.about(self._found))
+        return tuple(draft.about(self._find_matches))
 
     def apply(self, draft: Draft, match: Match) -> Draft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
-        return self.make(draft, match) if match in draft.about(self._found) else None
+        return self.make(draft, match) if match in draft.about(self._find_matches) else None
 
-    def _found(self, draft: Draft) -> Mapping[Match, None]:
+    def _find_matches(self, draft: Draft) -> Mapping[Match, None]:
         return dict.fromkeys(self.find(draft))
 
 
 def sole_follower(draft: Draft, name: str) -> Row | None:
-    """Return the row of the only operator that reads a tensor, if it reads all of it and as it is."""
+    """Return the row of a tensor's only reader, if it reads the whole tensor unchanged."""
     follower = draft.only_reader(name)
     if follower is None:
         return None
@@ -69,7 +69,7 @@ def sole_follower(draft: Draft, name: str) -> Row | None:
     return row if row.reads[position].slice is None and carries_all(draft, row, position) else None
 
 
-def followed(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:
+def followers(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:
     """Yield operators of some kinds, each with the one that alone reads it, all of it, if the two `can` be one."""
     for kind in kinds:
         for name in draft.of_kind(kind):
@@ -85,7 +85,7 @@ def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
 
 
 def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Yield two operators and the one of a kind that alone reads them, one directly behind the other.
+    """Yield two operators and an operator of a kind that alone reads them, one directly after the other.
 
     All are in one number format.
     """
@@ -93,9 +93,9 @@ def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
         row = draft.rows[name]
         for pair in pairwise(read.producer for read in row.reads):
             if pair[0] != pair[1] and all(
-                each in draft.rows
-                and sole_follower(draft, each) is row
-                and draft.rows[each].operator.dtype == row.operator.dtype
-                for each in pair
+                reader_of in draft.rows
+                and sole_follower(draft, reader_of) is row
+                and draft.rows[reader_of].operator.dtype == row.operator.dtype
+                for reader_of in pair
             ):
                 yield *pair, name

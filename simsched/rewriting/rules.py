@@ -1,7 +1,7 @@
-"""The substitution rules by name: those that AutoGraph needs, most of them from TASO's.
+"""The substitution rules by name: the ones that AutoGraph needs, most of them from TASO's.
 
-All read an operator's inputs in the order of its edges, and need them known: an operator without an edge reads an
-input of the network, and nobody can tell which. "Alone" means: by nobody else, and no output of the network. All
+All read an operator's inputs in the order of its edges, and need them known: an operator without an edge reads an input
+of the network, and the graph does not say which. "Alone" means: by no other operator, and no output of the network. All
 operators of a match have one number format.
 
 ==== ================================================================== ============================================
@@ -35,10 +35,10 @@ R12  a slice of a join is what was joined, a join of all slices is all  a slice 
 R13  elementwise operators after each other are one                     the second alone reads the first, one shape
 ==== ================================================================== ============================================
 
-Where several become one, those that read a part read a slice (`simsched.rewriting.splitting`), and a concatenation
+Where several operators become one, readers of a part read a slice (`simsched.rewriting.splitting`), and a concatenation
 that puts parts together again is cleaned at once, as by R12. In R9 and R10 v and w are weights, not other operands.
-Conditions of ours, so that what is never of use does not swell a search: depthwise convolutions are not grouped by
-R8, and of all pairs of activations R11 takes only those that have something in common.
+Conditions of ours exclude useless matches, which would swell a search: depthwise convolutions are not grouped by R8,
+and R11 takes only pairs of activations that share an input tensor, or a tensor before it.
 
 References
 ----------
@@ -59,7 +59,7 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting
 from simsched.rewriting.draft import Draft, Read, Row, Slice, Source, slice_made
 from simsched.rewriting.merging import conv_of
-from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followed, pairs_in, sole_follower
+from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followers, pairs_in, sole_follower
 from simsched.rewriting.rules_products import RULES_OF_PRODUCTS
 from simsched.rewriting.works import WEIGHTS, joined_shape, made_from, recipe_of, shape_of, tensor_nbytes
 
@@ -70,11 +70,12 @@ FUSED: Final = "elementwise"
 _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 
 
-# R1: an activation or a normalization behind a product
+# R1: an activation or a normalization after a product
 
 
 def _takes_in(first: Row, follower: Row) -> bool:
-    op, then = first.operator, follower.operator
+    op = first.operator
+    then = follower.operator
     if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
         return False
     if then.kind == "batch_norm":
@@ -115,18 +116,19 @@ def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
 
 
 def _can_chain(first: Row, second: Row) -> bool:
-    op, then = first.operator, second.operator
+    op = first.operator
+    then = second.operator
     if op.kind not in _ELEMENTWISE or then.kind not in _ELEMENTWISE or op.dtype != then.dtype:
         return False
     if not all("parts" in x.attributes for x in (op, then) if x.kind == FUSED):
         return False
     if any(shape != op.output_shape for shape in (*op.input_shapes, *then.input_shapes, then.output_shape)):
         return False  # one input is spread over the other
-    # with an input of the network, which has no edge, nobody could tell which of several inputs it is
+    # inputs of the network have no edge: the graph does not say which of several inputs it is
     return len(first.reads) == len(op.input_shapes) or len(second.reads) == 1
 
 
-def _chained(draft: Draft, match: Match) -> Draft | None:
+def _chain(draft: Draft, match: Match) -> Draft | None:
     """Return an operator that does the second one, which reads the first as one of its inputs, and the first before."""
     both = splitting.operators(draft, match)
     op, then = both
@@ -148,24 +150,26 @@ def _chained(draft: Draft, match: Match) -> Draft | None:
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
-    first, second = _parts(op), _parts(then)
-    n, n_inputs = len(first), len(op.input_shapes)
+    first = _parts(op)
+    second = _parts(then)
+    n = len(first)
+    n_inputs = len(op.input_shapes)
 
-    def moved(reference: int) -> int:
+    def move(reference: int) -> int:
         if reference >= 0:
             return reference + n
         i = ~reference
         return n - 1 if i == position else ~(i if i < position else i + n_inputs - 1)
 
     before = [{**part, "inputs": [r if r >= 0 else ~(~r + position) for r in part["inputs"]]} for part in first]
-    return before + [{**part, "inputs": [moved(r) for r in part["inputs"]]} for part in second]
+    return before + [{**part, "inputs": [move(r) for r in part["inputs"]]} for part in second]
 
 
 def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
     """Return the parts of an operator, or the one part that it is."""
     if op.kind == FUSED:
-        found: Sequence[Mapping[str, Any]] = op.attributes["parts"]
-        return found
+        parts: Sequence[Mapping[str, Any]] = op.attributes["parts"]
+        return parts
     n = len(op.input_shapes)
     part = {"kind": op.kind, "inputs": [~i for i in range(n)], "output_shape": op.output_shape, **op.attributes}
     with_constant = n == 1 and op.kind in _COMBINING  # that is no input
@@ -184,14 +188,14 @@ def _activations(draft: Draft) -> Iterator[Match]:
         if names and splitting.axis_of_concat(row.operator) is not None and names[0] in draft.rows:
             first = draft.rows[names[0]].operator
             if all(
-                each in draft.rows
-                and _is_activation(draft, each, first.kind, first.dtype)
-                and sole_follower(draft, each) is row
-                for each in names
+                name in draft.rows
+                and _is_activation(draft, name, first.kind, first.dtype)
+                and sole_follower(draft, name) is row
+                for name in names
             ):
                 yield name, *names
     for kind in ACTIVATIONS:
-        for a, b in pairs_in(_related(draft, kind)):
+        for a, b in pairs_in(_related_tensor(draft, kind)):
             if draft.rows[a].reads[0].source != draft.rows[b].reads[0].source:  # not twice the same
                 yield a, b
 
@@ -204,9 +208,9 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
     return splitting.sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
 
 
-def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
-    """Return what activations read slices of and along which axis, or what the tensor they read was made from."""
-    found: dict[str, Hashable] = {}
+def _related_tensor(draft: Draft, kind: str) -> Mapping[str, Hashable]:
+    """Return the tensor that activations read slices of and the axis, or the tensor that their input was made from."""
+    keys: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
         op = row.operator
@@ -215,10 +219,10 @@ def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
         read = row.reads[0]
         producer = draft.rows.get(read.producer)
         if read.slice is not None:
-            found[name] = op.dtype, read.producer, read.slice[0]
+            keys[name] = op.dtype, read.producer, read.slice[0]
         elif producer is not None and len(producer.reads) == 1 and op.output_shape:
-            found[name] = op.dtype, op.output_shape, producer.reads[0][:2]
-    return found
+            keys[name] = op.dtype, op.output_shape, producer.reads[0][:2]
+    return keys
 
 
 def _activated_together(draft: Draft, match: Match) -> Draft | None:
@@ -227,7 +231,7 @@ def _activated_together(draft: Draft, match: Match) -> Draft | None:
     if concat.kind == "concat":
         op = _joined_activation(splitting.operators(draft, names), name, concat.attributes["axis"])
         inner = replace(concat, name=splitting.new_name(draft, f"{name}.input"))
-        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
+        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[name].reads[0] for name in names]), op)
     first, second = (draft.rows[name].reads[0].slice for name in match)
     axis = first[0] if first else 0
     names = [*(match[::-1] if first and second and first[1] > second[1] else match)]
@@ -246,66 +250,70 @@ def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Opera
 def _needless(draft: Draft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
         row = draft.rows[name]
-        if len(row.reads) > 1 and splitting.joined(draft, name) is not None:
+        if len(row.reads) > 1 and splitting.join_slices(draft, name) is not None:
             yield (name,)
         for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
             if _direct_reads(draft, name, reader)[0]:
                 yield name, reader
 
 
-def _cleaned(draft: Draft, match: Match) -> Draft | None:
-    """Return the draft in which a concatenation or a reader of one reads what was put there."""
+def _clean(draft: Draft, match: Match) -> Draft | None:
+    """Return the draft in which a concatenation or a reader of one reads the concatenated tensors directly."""
     if len(match) == 1:
-        return splitting.joined(draft, match[0])
-    found, remove = _direct_reads(draft, *match)
+        return splitting.join_slices(draft, match[0])
+    sources_of, remove = _direct_reads(draft, *match)
     row = draft.rows[match[1]]
     if slice_made(row.operator) is not None:
-        return draft.replace(remove, redirect={match[1]: found[0]})
+        return draft.replace(remove, redirect={match[1]: sources_of[0]})
     reads = [
-        read._replace(producer=found[i].producer, slice=found[i].slice) if i in found else read
+        read._replace(producer=sources_of[i].producer, slice=sources_of[i].slice) if i in sources_of else read
         for i, read in enumerate(row.reads)
     ]
     return draft.replace(remove, [Row(row.operator, reads)])
 
 
 def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Source], list[str]]:
-    """Return by input of a reader where it can read what it reads of a concatenation, and what then is replaced.
+    """Return by input of a reader the direct source of its read of a concatenation, and the operators replaced.
 
-    Of a reader that is itself a slice, input 0 stands for what it cuts out.
+    For a reader that is itself a slice, input 0 is its cut.
     """
-    concat, row = draft.rows[name], draft.rows[reader]
-    axis, pieces = splitting.axis_of_concat(concat.operator), dict[Slice | None, Source]()
+    concat = draft.rows[name]
+    row = draft.rows[reader]
+    axis = splitting.axis_of_concat(concat.operator)
+    pieces = dict[Slice | None, Source]()
     has_all = len(concat.reads) == len(concat.operator.input_shapes)  # else some pieces are inputs of the graph
     if axis is not None and has_all and splitting.only_copies(draft, concat):
         sizes = [shape[axis] for shape in concat.operator.input_shapes]
         for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):
             pieces[axis, end - size, end] = read.source
-    asked = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
+    cuts = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
     is_slice = slice_made(row.operator) is not None
     if is_slice:
-        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
-    found = {i: pieces[cut.slice] for i, cut in asked.items() if cut.producer == name and cut.slice in pieces}
-    if is_slice and any(each.slice and not draft.can_be_sliced(reader, each.slice[0]) for each in found.values()):
+        cuts = {} if reader in draft.kept else {0: splitting.resolve_slices(draft, Read(reader))}
+    sources_of = {i: pieces[cut.slice] for i, cut in cuts.items() if cut.producer == name and cut.slice in pieces}
+    if is_slice and any(
+        source.slice and not draft.can_be_sliced(reader, source.slice[0]) for source in sources_of.values()
+    ):
         return {}, []
-    if name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name]):
-        return found, [reader]  # others still read the concatenation
-    now_read = [source.producer for source in found.values()]
+    if name in draft.kept or any(who != reader or i not in sources_of for who, i in draft.readers[name]):
+        return sources_of, [reader]  # others still read the concatenation
+    now_read = [source.producer for source in sources_of.values()]
     for read in concat.reads:
         inner = read.producer in draft.rows and read.producer not in draft.kept and read.producer not in now_read
         if inner and all(who == name for who, _ in draft.readers[read.producer]):
-            return {}, []  # it would be computed, and nobody reads it
-    return found, [reader, name]
+            return {}, []  # it would be computed without readers
+    return sources_of, [reader, name]
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         rule.name: rule
         for rule in (
-            Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue),
+            Rule("R1", partial(followers, kinds=_PRODUCTS, can=_takes_in), _with_epilogue),
             *RULES_OF_PRODUCTS,
             Rule("R11", _activations, _activated_together),
-            Rule("R12", _needless, _cleaned),
-            Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained),
+            Rule("R12", _needless, _clean),
+            Rule("R13", partial(followers, kinds=_ELEMENTWISE, can=_can_chain), _chain),
         )
     }
 )

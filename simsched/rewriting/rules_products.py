@@ -20,7 +20,7 @@ _FEATURES: Final = ("in_features", "out_features", "activation", "bias", works.W
 
 
 class Linear(NamedTuple):
-    """A product of the last axis with weights; `rest` are the attributes that are not known here, as JSON."""
+    """A product of the last axis with weights; `rest` are the unknown attributes, as JSON."""
 
     lead: works.Shape
     in_features: int
@@ -32,65 +32,72 @@ class Linear(NamedTuple):
 
     @property
     def input_shape(self) -> works.Shape:
-        """Shape of what it reads."""
+        """Shape of its input."""
         return (*self.lead, self.in_features)
 
     @property
     def output_shape(self) -> works.Shape:
-        """Shape of what it writes."""
+        """Shape of its output."""
         return (*self.lead, self.out_features)
 
     def fields(self, ops: tuple[Operator, ...], weights: works.Recipe) -> dict[str, Any]:
-        """Return attributes and shapes of it as an operator that stands for others."""
+        """Return its attributes and shapes as fields of an operator that replaces others."""
         sizes = {"in_features": self.in_features, "out_features": self.out_features, "bias": self.bias}
         attributes = {**ops[0].attributes, **sizes, works.WEIGHTS: weights}
         return {"attributes": attributes, "input_shapes": (self.input_shape,), "output_shape": self.output_shape}
 
 
 def linear_of(op: Operator) -> Linear | None:
-    """Return what the attributes of a product with weights say; None if it is none or its shapes do not agree."""
+    """Return the product with weights that attributes describe; None if they do not, or its shapes do not agree."""
     if op.kind != "linear" or len(op.input_shapes) != 1 or not op.output_shape or not op.input_shapes[0]:
         return None
     (*lead, features), (*rows, outputs) = op.input_shapes[0], op.output_shape
-    given = op.attributes
-    if lead != rows or given.get("in_features", features) != features or given.get("out_features", outputs) != outputs:
+    attributes = op.attributes
+    if (
+        lead != rows
+        or attributes.get("in_features", features) != features
+        or attributes.get("out_features", outputs) != outputs
+    ):
         return None
-    if not isinstance(given.get("activation", ""), str | None):
+    if not isinstance(attributes.get("activation", ""), str | None):
         return None
-    rest = {key: value for key, value in given.items() if key not in _FEATURES}
-    bias = given.get("bias", op.weight_nbytes > features * outputs * DTYPE_NBYTES[op.dtype])
+    rest = {key: value for key, value in attributes.items() if key not in _FEATURES}
+    bias = attributes.get("bias", op.weight_nbytes > features * outputs * DTYPE_NBYTES[op.dtype])
     text = json.dumps(rest, sort_keys=True)
-    return Linear(tuple(lead), features, outputs, bool(bias), given.get("activation"), text, op.dtype)
+    return Linear(tuple(lead), features, outputs, bool(bias), attributes.get("activation"), text, op.dtype)
 
 
-def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> Mapping[str, tuple[T, Source]]:
-    """Return what operators of a kind are and where they read, by name, of those of which both are known."""
-    found = {}
+def _known_operators(
+    draft: Draft, kind: str, describe: Callable[[Operator], T | None]
+) -> Mapping[str, tuple[T, Source]]:
+    """Return the properties and reads of operators of a kind, by name, where both are known."""
+    properties = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
-        what, source = describe(row.operator), splitting.sole_input(draft, row)
+        what = describe(row.operator)
+        source = splitting.sole_input(draft, row)
         if what is not None and source is not None:
-            found[name] = what, source
-    return found
+            properties[name] = what, source
+    return properties
 
 
 def _convs(draft: Draft) -> Mapping[str, tuple[Conv, Source]]:
-    return draft.about(_known, "conv", conv_of)
+    return draft.about(_known_operators, "conv", conv_of)
 
 
 def _linears(draft: Draft) -> Mapping[str, tuple[Linear, Source]]:
-    return draft.about(_known, "linear", linear_of)
+    return draft.about(_known_operators, "linear", linear_of)
 
 
 def _read_apart(draft: Draft, match: Match) -> bool:
-    """Say whether two convolutions read different tensors."""
+    """Return whether two convolutions read different tensors."""
     return _convs(draft)[match[0]][1] != _convs(draft)[match[1]][1]
 
 
 def _one_for_two(
     draft: Draft, match: Match, axis: int, make: Callable[[tuple[Operator, ...], str], Operator]
 ) -> Draft | None:
-    """Return the draft in which one operator stands for two of one tensor, or of two that are joined along the axis."""
+    """Return the draft in which one operator replaces two of one tensor, or two of tensors joined along the axis."""
     names = splitting.in_order_of_concat(draft, match[:2], axis)
     op = make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
     reads, others = (draft.rows[name].reads for name in names)
@@ -117,7 +124,7 @@ def _one_in_the_other(draft: Draft) -> Iterator[Match]:
 
 
 def _keeps_size(conv: Conv) -> bool:
-    """Say whether a convolution has an odd kernel, stride 1 and as many zeros around that the size stays."""
+    """Return whether a convolution has an odd kernel, stride 1 and the padding that keeps the size."""
     if conv.groups != 1 or any(step != 1 for step in conv.stride):
         return False
     return all(k % 2 and p == k // 2 for k, p in zip(conv.kernel, conv.padding, strict=True))
@@ -166,11 +173,12 @@ def _side_by_side(draft: Draft) -> Iterator[Match]:
     yield from (match for match in pairs_in(depthwise) if _read_apart(draft, match))
 
 
-def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
+def _group(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
-    n, (batch, channels, *image) = len(ops), conv.input_shape
-    recipe = works.stacked(ops, 0)
+    n = len(ops)
+    (batch, channels, *image) = conv.input_shape
+    recipe = works.stack(ops, 0)
     return works.made_from(
         ops,
         name,
@@ -202,11 +210,13 @@ def _sums_of_convs(draft: Draft) -> Iterator[Match]:
 
 def _over_both(draft: Draft, match: Match) -> Draft | None:
     """Return conv([x, y], [v, w]) for conv(x, v) + conv(y, w)."""
-    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    ops = splitting.operators(draft, match[:2])
+    total = draft.rows[match[2]].operator
     convs = [_convs(draft)[name][0] for name in match[:2]]
-    conv, shape = convs[0], convs[0].output_shape
+    conv = convs[0]
+    shape = convs[0].output_shape
     width = DTYPE_NBYTES[conv.dtype]
-    biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
+    biased = [op.weight_nbytes > one.n_weights * width for op, one in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
     op = works.made_from_sum(
         ops,
@@ -214,15 +224,15 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
         flops=sum(op.flops for op in ops),
         nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
-        attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
-        input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),),
+        attributes=conv_attributes(ops, weights=works.stack(ops, 1)),
+        input_shapes=((shape[0], sum(one.in_channels for one in convs), *conv.input_shape[2:]),),
         output_shape=shape,
     )
     return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
 def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
-    """Return what tells average pools apart, or None of what is none."""
+    """Return a key of an average pool, or None for anything else."""
     if op.kind != "pool" or op.attributes.get("pool") not in ("avg", "global_avg") or op.output_shape is None:
         return None
     if len(op.input_shapes) != 1 or "activation" in op.attributes:
@@ -231,7 +241,7 @@ def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
 
 
 def _sums_of_pools(draft: Draft) -> Iterator[Match]:
-    for match, (first, x), (second, y) in _sums_of(draft, _known(draft, "pool", _average)):
+    for match, (first, x), (second, y) in _sums_of(draft, _known_operators(draft, "pool", _average)):
         if first == second and (x == y or "activation" not in draft.rows[match[2]].operator.attributes):
             yield match
 
@@ -274,16 +284,18 @@ def _sums_of_products(draft: Draft) -> Iterator[Match]:
             yield match
 
 
-def _summed(draft: Draft, match: Match) -> Draft | None:
+def _sum(draft: Draft, match: Match) -> Draft | None:
     """Return x (w1 + w2) for x w1 + x w2, (x + y) w for x w + y w, and else one product of both side by side."""
-    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    ops = splitting.operators(draft, match[:2])
+    total = draft.rows[match[2]].operator
     (first, x), (second, y) = (_linears(draft)[name] for name in match[:2])
     recipes = [works.recipe_of(op) for op in ops]
     biased = first.bias or second.bias
 
     def product(whole: Linear, flops: float, weight_nbytes: float, recipe: works.Recipe) -> Operator:
         read, written = (works.tensor_nbytes(shape, whole.dtype) for shape in (whole.input_shape, whole.output_shape))
-        fields, nbytes = whole.fields(ops, recipe), read + written + weight_nbytes
+        fields = whole.fields(ops, recipe)
+        nbytes = read + written + weight_nbytes
         return works.made_from_sum(ops, total, flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes, **fields)
 
     if x == y:
@@ -299,7 +311,7 @@ def _summed(draft: Draft, match: Match) -> Draft | None:
     whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
     twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
     weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
-    op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stacked(ops, 1))
+    op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stack(ops, 1))
     before = splitting.joined_inputs(draft, match[:2], len(first.lead), op.name)
     return splitting.replace_behind(draft, match, before, op)
 
@@ -316,11 +328,13 @@ def _in_groups(draft: Draft) -> Iterator[Match]:
 
 
 def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
-    row, (conv, _) = draft.rows[match[0]], _convs(draft)[match[0]]
-    op, groups = row.operator, conv.groups // _FEWER
+    row = draft.rows[match[0]]
+    (conv, _) = _convs(draft)[match[0]]
+    op = row.operator
+    groups = conv.groups // _FEWER
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
-    made = works.made_from(
+    operator = works.made_from(
         (op,),
         op.name,
         flops=_FEWER * op.flops,
@@ -330,7 +344,7 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
         input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
     )
-    return draft.replace(match, [Row(made, row.reads)])
+    return draft.replace(match, [Row(operator, row.reads)])
 
 
 # R9: products of one tensor
@@ -342,15 +356,15 @@ def _products_of_one(draft: Draft) -> Iterator[Match]:
 
 
 def _wider(draft: Draft, match: Match) -> Draft | None:
-    return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenated)
+    return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenate)
 
 
-def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
-    found = [linear for linear in map(linear_of, ops) if linear is not None]
-    biased = any(linear.bias for linear in found)
-    whole = found[0]._replace(out_features=sum(linear.out_features for linear in found), bias=biased)
-    without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, found, strict=True)]
-    added = sum(linear.out_features for linear, lacks in zip(found, without, strict=True) if biased and lacks)
+def _concatenate(ops: tuple[Operator, ...], name: str) -> Operator:
+    linears = [linear for linear in map(linear_of, ops) if linear is not None]
+    biased = any(linear.bias for linear in linears)
+    whole = linears[0]._replace(out_features=sum(linear.out_features for linear in linears), bias=biased)
+    without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, linears, strict=True)]
+    added = sum(linear.out_features for linear, lacks in zip(linears, without, strict=True) if biased and lacks)
     zeros = float(added * DTYPE_NBYTES[whole.dtype])
     read = works.tensor_nbytes(whole.input_shape, whole.dtype)
     return works.made_from(
@@ -358,7 +372,7 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
         name,
         nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
         weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
-        **whole.fields(ops, works.stacked(ops, 0)),
+        **whole.fields(ops, works.stack(ops, 0)),
     )
 
 
@@ -366,10 +380,10 @@ RULES_OF_PRODUCTS: Final = (
     Rule("R2", _same_but_for_outputs, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
     Rule("R3", _one_in_the_other, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
     Rule("R4", _same_weights, partial(_one_for_two, axis=_BATCH, make=_over_batch)),
-    Rule("R5", _side_by_side, partial(_one_for_two, axis=_CHANNELS, make=_grouped)),
+    Rule("R5", _side_by_side, partial(_one_for_two, axis=_CHANNELS, make=_group)),
     Rule("R6", _sums_of_convs, _over_both),
     Rule("R7", _sums_of_pools, _pooled_once),
     Rule("R8", _in_groups, _fewer_groups),
     Rule("R9", _products_of_one, _wider),
-    Rule("R10", _sums_of_products, _summed),
+    Rule("R10", _sums_of_products, _sum),
 )

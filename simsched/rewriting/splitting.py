@@ -1,4 +1,4 @@
-"""One operator for several: who read one of these reads a part of what the one writes.
+"""One operator instead of several: readers of one of these read a part of the one's output.
 
 A part that lies in memory in one piece is read where it lies. Other parts are copied, by operators of kind "slice"
 that have the names of the operators replaced. A tensor that is an output of the network, or read beyond the part of
@@ -14,7 +14,7 @@ from simsched.rewriting.works import Shape, copy_of, joined_shape, shape_of, sli
 
 
 def new_name(draft: Draft, name: str) -> str:
-    """Return a name that no operator has yet: the one given, with dashes behind it if need be."""
+    """Return a name that no operator has yet: the given one, with dashes after it if needed."""
     while name in draft.rows or name in draft.outside:
         name += "'"
     return name
@@ -26,12 +26,13 @@ def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
 
 
 def carries_all(draft: Draft, row: Row, i: int) -> bool:
-    """Say whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
-    given, read = row.operator.input_shapes, row.reads[i]
+    """Return whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
+    shapes = row.operator.input_shapes
+    read = row.reads[i]
     shape = draft.operator(read.producer).output_shape
-    if shape is None or len(given) != len(row.reads):
+    if shape is None or len(shapes) != len(row.reads):
         return False  # inputs of the network have no edge: which one is it?
-    return sliced_shape(shape, read.slice) == given[i]
+    return sliced_shape(shape, read.slice) == shapes[i]
 
 
 def sole_input(draft: Draft, row: Row) -> Source | None:
@@ -42,13 +43,15 @@ def sole_input(draft: Draft, row: Row) -> Source | None:
 
 
 def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple[list[Row], dict[str, Source]]:
-    """Return the operators that cut `whole` into parts, which are called `names`, and what to read instead of those.
+    """Return the operators that cut `whole` into parts called `names`, and the new sources of those names.
 
     The parts have the sizes that these operators' outputs have along the axis, in their order.
     """
-    op, shape = whole.operator, shape_of(whole.operator)
+    op = whole.operator
+    shape = shape_of(whole.operator)
     free = is_contiguous(shape, axis)
-    nbytes, begin = tensor_nbytes(shape, op.dtype), 0
+    nbytes = tensor_nbytes(shape, op.dtype)
+    begin = 0
     rows: list[Row] = []
     redirect: dict[str, Source] = {}
     for name in names:
@@ -65,9 +68,9 @@ def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple
 def replace_by_parts(
     draft: Draft, names: Sequence[str], whole: Row, axis: int, *, before: Sequence[Row] = ()
 ) -> Draft | None:
-    """Return the draft in which `whole`, behind the operators `before`, stands for several operators.
+    """Return the draft in which `whole`, after the operators `before`, replaces several operators.
 
-    Concatenations that put together again what was cut are cleaned, as by rule R12.
+    Concatenations that put cut parts together again are cleaned, as by rule R12.
     """
     rows, redirect = parts_of(draft, whole, names, axis)
     after = draft.replace(names, [*before, whole, *rows], redirect)
@@ -75,12 +78,12 @@ def replace_by_parts(
         return None
     for name in dict.fromkeys(reader for part in names for reader, _ in draft.readers.get(part, ())):
         if name in after.rows and after.rows[name].operator.kind == "concat":
-            after = joined(after, name) or after
+            after = join_slices(after, name) or after
     return after
 
 
 def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple[str, ...]:
-    """Return two operators in the order in which a concatenation reads them behind each other, if one does."""
+    """Return two operators in the order in which a concatenation reads them one after the other, if one does."""
     first, second = names
     for reader, i in draft.readers.get(first, ()):
         row = draft.rows[reader]
@@ -93,20 +96,20 @@ def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple
 def replace_behind(
     draft: Draft, names: Sequence[str], before: Row, op: Operator, axis: int | None = None
 ) -> Draft | None:
-    """Return the draft in which `op`, which reads what a new operator `before` it writes, stands for several.
+    """Return the draft in which `op`, which reads the output of a new operator `before` it, replaces several.
 
-    Its parts along an axis stand for each of them, without one it stands for the last.
+    Its parts along an axis replace each of them, without an axis it replaces the last.
     """
     whole = Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
     if axis is None:
         after = draft.replace(names, [before, whole])
     else:
         after = replace_by_parts(draft, names, whole, axis, before=[before])
-    return None if after is None else joined(after, before.operator.name) or after
+    return None if after is None else join_slices(after, before.operator.name) or after
 
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
-    """Return the concatenation of what operators of one input read, for the operator of that name."""
+    """Return the concatenation of the inputs of operators with one input, for the operator of that name."""
     ops = operators(draft, names)
     shapes = [op.input_shapes[0] for op in ops]
     op = copy_of(
@@ -117,11 +120,11 @@ def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> R
         input_shapes=shapes,
         output_shape=joined_shape(shapes, axis),
     )
-    return Row(op, [draft.rows[each].reads[0] for each in names])
+    return Row(op, [draft.rows[name].reads[0] for name in names])
 
 
 def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float) -> Row:
-    """Return the sum of what two operators of one input read, to stand before what replaces these and their sum."""
+    """Return the sum of two operators' single inputs, as input of the replacement of these and their sum."""
     total = draft.rows[match[2]].operator
     op = copy_of(
         (total,),
@@ -136,20 +139,20 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
     return Row(op, [draft.rows[name].reads[0] for name in match[:2]])
 
 
-def resolved(draft: Draft, read: Read) -> Source:
-    """Return what a read comes to if slices that are operators of their own are looked through."""
+def resolve_slices(draft: Draft, read: Read) -> Source:
+    """Return the source of a read, looking through slices that are separate operators."""
     row = draft.rows.get(read.producer)
-    made = None if row is None else slice_made(row.operator)
-    if made is None or row is None or not only_copies(draft, row):
+    cut = None if row is None else slice_made(row.operator)
+    if cut is None or row is None or not only_copies(draft, row):
         return read.source
     first = row.reads[0]
-    if any(part is not None and part[0] != made[0] for part in (read.slice, first.slice)):
+    if any(part is not None and part[0] != cut[0] for part in (read.slice, first.slice)):
         return read.source
-    return Source(first.producer, compose(first.slice, compose(made, read.slice)))
+    return Source(first.producer, compose(first.slice, compose(cut, read.slice)))
 
 
 def axis_of_concat(op: Operator) -> int | None:
-    """Return the axis along which an operator puts tensors behind each other, None if it does anything else as well."""
+    """Return the axis along which an operator concatenates tensors, None if it does anything else as well."""
     axis = op.attributes.get("axis")
     if op.kind != "concat" or "activation" in op.attributes or op.output_shape is None:
         return None
@@ -157,25 +160,25 @@ def axis_of_concat(op: Operator) -> int | None:
 
 
 def only_copies(draft: Draft, row: Row) -> bool:
-    """Say whether an operator reads all its inputs as they were written, in its own number format."""
+    """Return whether an operator reads all its inputs as they were written, in its own number format."""
     return all(
         carries_all(draft, row, i) and draft.operator(read.producer).dtype == row.operator.dtype
         for i, read in enumerate(row.reads)
     )
 
 
-def joined(draft: Draft, name: str) -> Draft | None:
+def join_slices(draft: Draft, name: str) -> Draft | None:
     """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
 
-    If that is all it reads and all of the tensor, there is no need for it. None if there is nothing to do.
+    If its only read is one whole tensor, it is not needed. None if there is nothing to do.
     """
     row = draft.rows[name]
     axis = axis_of_concat(row.operator)
     if axis is None or not only_copies(draft, row):
         return None
-    runs: list[tuple[Source, list[int]]] = []  # inputs, those together that are slices behind each other of one tensor
+    runs: list[tuple[Source, list[int]]] = []  # inputs, with adjacent slices of one tensor together
     for i, read in enumerate(row.reads):
-        source = resolved(draft, read)
+        source = resolve_slices(draft, read)
         if runs and source.slice is not None:
             producer, before = runs[-1][0]
             behind = (axis, source.slice[1]) if source.slice[0] == axis else None
@@ -196,7 +199,7 @@ def joined(draft: Draft, name: str) -> Draft | None:
 
 
 def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Draft | None:
-    """Return the draft in which a concatenation has other reads; a view or nothing stands for one that has only one."""
+    """Return the draft in which a concatenation has other reads; with one read it becomes a view or is removed."""
     row = draft.rows[name]
     still = [*draft.kept, *(read.producer for read in reads)]
     before = dict.fromkeys(read.producer for read in row.reads if read.producer in draft.rows)

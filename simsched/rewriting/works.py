@@ -1,28 +1,29 @@
-"""What operators cost that come from others, and how their weights come about.
+"""Costs of operators that are made from others, and the origin of their weights.
 
 Works
-    Those of the operator replaced that has the most FLOP (then the most outputs), sized for the new outputs: columns
-    follow the channels, rows the rest, and the inner dimension of a product follows from the FLOP. Of a new copy one
-    elementwise work, none if the replaced have none.
+    They are the works of the replaced operator with the most FLOP (then the most outputs), sized for the new outputs:
+    columns follow the channels, rows the rest, and the inner dimension of a product follows from the FLOP. A new copy
+    has one elementwise work, none if the replaced operators have none.
 Kernels
-    Where kernels were measured or given: those of the operator replaced that has the most thread blocks (then the most
-    outputs per block), with the same threads, registers and shared memory; as many blocks as the outputs need at that
-    operator's outputs per block. A new copy has a thread per 4 bytes, in blocks of 256 threads of 32 registers.
+    Where kernels were measured or given, they are the kernels of the replaced operator with the most thread blocks
+    (then the most outputs per block), with the same threads, registers and shared memory; as many blocks as the outputs
+    need at that operator's outputs per block. A new copy has a thread per 4 bytes, in blocks of 256 threads of 32
+    registers.
 Time
-    None if one of those replaced has none, and so to be estimated. Otherwise their times scaled: the sum of the times
-    by the roofline estimate of the new operator over the sum of those of the replaced, all on an A100, because a rule
-    knows no device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
+    None if a replaced operator has none, and so to be estimated. Otherwise the sum of the replaced operators' times,
+    scaled by the new operator's roofline estimate over the sum of theirs, all on an A100, because a rule knows no
+    device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
 Utilization
-    Of operators that ran beside each other the sum, at most 1; of those that ran after each other the largest.
+    The sum for operators that ran beside each other, at most 1; the largest for operators that ran after each other.
 
 Weights
-    Those of an operator are its parameters: those of a convolution or a product with a matrix are a weight
-    (output channels first) and a bias, those of a normalisation its scale and shift. All that is done to them is done
-    once, before the network runs, and costs nothing. An operator says in ``attributes["weights"]``, as JSON values:
+    An operator's weights are its parameters: for a convolution or a product with a matrix a weight (output channels
+    first) and a bias, for a normalisation its scale and shift. All changes of weights are made once, before the network
+    runs, and cost nothing. An operator describes its weights in ``attributes["weights"]``, as JSON values:
 
     ``{"of": name}``
-        Those of the operator of the graph that had this name at first; with ``"part": i``, of part i of a unit. An
-        operator without the attribute has its own. Two operators that share their weights name the same one.
+        The weights of the operator of the graph that had this name at first; with ``"part": i``, of part i of a unit.
+        An operator without the attribute has its own. Two operators that share their weights name the same one.
     ``{"concat": [...], "axis": 0 | 1}``
         Stacked along the output channels, biases too; or along the input channels, biases added up.
     ``{"pad": recipe, "kernel": [...]}``
@@ -54,20 +55,20 @@ Recipe = Mapping[str, Any]
 
 def recipe_of(op: Operator) -> Recipe:
     """Return the recipe of an operator's weights."""
-    found: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
-    return found
+    recipe: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
+    return recipe
 
 
 def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
     """Return the recipe for weights stacked along the output (0) or input (1) channels."""
-    found: list[Recipe] = []
+    flat: list[Recipe] = []
     for recipe in recipes:
         same = "concat" in recipe and recipe["axis"] == axis
-        found += recipe["concat"] if same else [recipe]
-    return {"concat": found, "axis": axis}
+        flat += recipe["concat"] if same else [recipe]
+    return {"concat": flat, "axis": axis}
 
 
-def stacked(ops: Sequence[Operator], axis: int) -> Recipe:
+def stack(ops: Sequence[Operator], axis: int) -> Recipe:
     """Return `concat` of the weights of some operators."""
     return concat([recipe_of(op) for op in ops], axis)
 
@@ -89,13 +90,13 @@ _WORD: Final = 4  # bytes that a thread of a copy handles
 
 
 def shape_of(op: Operator) -> Shape:
-    """Return the shape of what an operator writes, which is known."""
+    """Return the shape of an operator's output, which has to be known."""
     assert op.output_shape is not None
     return op.output_shape
 
 
 def joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of tensors behind each other along an axis."""
+    """Return the shape of tensors concatenated along an axis."""
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 
 
@@ -107,29 +108,29 @@ def tensor_nbytes(shape: Sequence[int], dtype: str) -> float:
 def made_from(
     ops: Sequence[Operator], name: str, *, output_shape: Shape, like: Operator | None = None, **fields: Any
 ) -> Operator:
-    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's.
+    """Return the operator that does the work of `ops` beside each other, or after each other in kernels `like` one's.
 
-    It is of the kind of the first; FLOP and bytes are the sums unless `fields` say otherwise, bytes never less than 0.
+    It has the kind of the first; FLOP and bytes are the sums unless `fields` set them, bytes never less than 0.
     """
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
     sums = {field: sum(getattr(op, field) for op in ops) for field in ("flops", "nbytes", "weight_nbytes")}
-    given = {"kind": ops[0].kind, **sums, **fields}
-    given["nbytes"] = max(0.0, given["nbytes"]) if sums["nbytes"] else 0.0
-    works = () if kernels else _works((like,) if like else ops, output_shape, given)
-    made = Operator(
+    values = {"kind": ops[0].kind, **sums, **fields}
+    values["nbytes"] = max(0.0, values["nbytes"]) if sums["nbytes"] else 0.0
+    works = () if kernels else _works((like,) if like else ops, output_shape, values)
+    operator = Operator(
         name,
         kernels=kernels,
         works=works,
         utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, sum_in_order(loads)),
-        intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
+        intensity=next((limit for limit in ("compute", "memory") if any(op.intensity == limit for op in ops)), None),
         dtype=ops[0].dtype,
         output_shape=output_shape,
         block=ops[0].block,
         host=max(op.host for op in ops),
-        **given,
+        **values,
     )
-    return _timed(made, ops, sum)
+    return _with_time(operator, ops, sum)
 
 
 def copy_of(
@@ -153,7 +154,7 @@ def copy_of(
         rows=prod(output_shape),
     )
     has_works = not has_kernels and any(op.works for op in ops)
-    made = Operator(
+    operator = Operator(
         name,
         kind=kind,
         nbytes=(1 + n_reads) * written,
@@ -165,19 +166,20 @@ def copy_of(
         block=ops[0].block,
         **fields,
     )
-    return _timed(made, ops, lambda _: None)
+    return _with_time(operator, ops, lambda _: None)
 
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
-    """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
-    whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
+    """Return the operator that makes a slice of the output of `op`; a `view` costs nothing."""
+    whole = shape_of(op)
+    cut = {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
-    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
-    return replace(made, nbytes=0.0, time=0.0, kernels=(), works=()) if view else made
+    operator = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
+    return replace(operator, nbytes=0.0, time=0.0, kernels=(), works=()) if view else operator
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:
-    """Return the operator that does what `ops` did and their sum, `total`, whose name and activation it has."""
+    """Return the operator that does the work of `ops` and their sum, `total`, whose name and activation it has."""
     if "activation" in total.attributes:
         attributes = {**attributes, "activation": total.attributes["activation"]}
     largest = max(ops, key=lambda op: (sum(kernel.blocks for kernel in op.kernels), op.flops))
@@ -215,7 +217,7 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
     parameters = sum(work.weights for work in op.works)
     weights = min(given["weight_nbytes"], given["nbytes"])
     return tuple(
-        _resized(
+        _resize(
             work,
             op.output_shape or output_shape,
             output_shape,
@@ -228,7 +230,7 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
     )
 
 
-def _resized(
+def _resize(
     work: Work,
     before: Shape,
     after: Shape,
@@ -244,11 +246,11 @@ def _resized(
     wider = after[axis] / before[axis] if product and before and after else 1.0
     longer = prod(after) / prod(before) / wider
     written = work.writes * wider * longer
-    sizes: dict[str, Any] = {"rows": _scaled(work.rows, longer)}
+    sizes: dict[str, Any] = {"rows": _scale(work.rows, longer)}
     if product:
         groups = attributes.get("groups", work.batch) if work.family == "convolution" else work.batch
         sizes["batch"] = groups
-        sizes["columns"] = _scaled(work.columns, wider * work.batch / groups)
+        sizes["columns"] = _scale(work.columns, wider * work.batch / groups)
         sizes["inner"] = max(1, round(flops / (2 * groups * sizes["rows"] * sizes["columns"])))
     if work.family == "convolution":
         window = attributes.get("kernel")
@@ -258,12 +260,14 @@ def _resized(
     return replace(work, flops=flops, reads=moved - writes, weights=weights, writes=writes, **sizes)
 
 
-def _scaled(size: int, factor: float) -> int:
+def _scale(size: int, factor: float) -> int:
     return max(1, round(size * factor))
 
 
-def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]) -> Operator:
-    """Return an operator with the time that those it stands for tell, where these say nothing else `otherwise`."""
+def _with_time(
+    made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]
+) -> Operator:
+    """Return an operator with a time from the replaced operators' rooflines, or without these from `otherwise`."""
     times = [op.time for op in ops if op.time is not None]
     if len(times) < len(ops):
         return made

@@ -1,4 +1,4 @@
-"""The algorithms: functions from (graph, cluster, cost) to a `Schedule`, one file each."""
+"""Schedulers: functions from (graph, cluster, cost) to a `Schedule`, one file each."""
 
 import importlib
 import inspect
@@ -11,16 +11,16 @@ from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.model.exchange import of_one_rank
-from simsched.rewriting.accounting import accounted, unchanged
+from simsched.rewriting.accounting import account_for, refuse_changes
 from simsched.rewriting.rule import Rule
-from simsched.schedulers.protocol import Scheduler, Tools, taken
+from simsched.schedulers.protocol import Scheduler, Tools, take_options
 
 __all__ = [
     "FAST_UP_TO",
     "SCHEDULERS",
     "Scheduler",
     "Tools",
-    "equipped",
+    "equip",
     "resolve",
     "schedule",
     "scheduler_name",
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 
-def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
-    """Return a scheduler that needs no ``tools`` any more; one that never did, as it is."""
+def equip(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
+    """Return a scheduler with its ``tools`` bound; return one without this parameter unchanged."""
     signature = inspect.signature(function)
-    asked = signature.parameters.get("tools")
-    if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
+    parameter = signature.parameters.get("tools")
+    if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is not parameter.empty:
         return function
 
     @wraps(function)
@@ -69,7 +69,7 @@ _MODULES: Final = {
     "search": "search",
 }
 SCHEDULERS: Final = Imported[Scheduler](
-    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equipped
+    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equip
 )
 """Schedulers by name; the module of one is imported when it is asked for."""
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})
@@ -77,12 +77,12 @@ FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph"
 
 
 def resolve(scheduler: str | Scheduler) -> Scheduler:
-    """Return a scheduler by name, by ``package.module:function``, or as it is.
+    """Return a scheduler, given by name, by ``package.module:function``, or as a function.
 
     Raises
     ------
     UnknownNameError
-        If the name is not in `SCHEDULERS`; the message lists those that are, or the closest.
+        If the name is not in `SCHEDULERS`; the message lists all names, or the closest.
     SchedulerError
         If ``package.module:function`` cannot be imported, takes no graph, cluster and cost model, or is an object whose
         attributes raise something else than AttributeError.
@@ -91,18 +91,18 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
         if scheduler not in SCHEDULERS:
             raise UnknownNameError("scheduler", scheduler, [*SCHEDULERS, "package.module:function"])
         return SCHEDULERS[scheduler]
-    found: Any = scheduler
+    function_: Any = scheduler
     if isinstance(scheduler, str):
         module, _, function = scheduler.partition(":")
         try:
-            found = getattr(importlib.import_module(module), function)
+            function_ = getattr(importlib.import_module(module), function)
         except Exception as error:  # whatever a user's module raises when it is imported
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
     try:
-        inspect.signature(found).bind_partial(None, None, None)
+        inspect.signature(function_).bind_partial(None, None, None)
         for attribute in (*WRAPPER_ASSIGNMENTS, *WRAPPER_UPDATES):  # that are asked for later on
-            getattr(found, attribute, None)
-        name = getattr(found, "__name__", "")
+            getattr(function_, attribute, None)
+        name = getattr(function_, "__name__", "")
     except (TypeError, ValueError) as error:
         raise SchedulerError(f"{shown(scheduler)} is no function of (graph, cluster, cost): {error}") from None
     except Exception as error:
@@ -110,7 +110,7 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
         raise SchedulerError(f"{shown(scheduler)} cannot be asked what it is ({why}); give a function") from None
     if not isinstance(name, str):
         raise SchedulerError(f"{shown(scheduler)} has no text for a __name__; give a function")
-    return cast("Scheduler", found)
+    return cast("Scheduler", function_)
 
 
 def scheduler_name(scheduler: str | Scheduler) -> str:
@@ -121,20 +121,20 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
 
 
 def takes(scheduler: str | Scheduler, option: str) -> bool:
-    """Return whether a scheduler names an option of its own."""
+    """Return whether a scheduler names an option."""
     return option in inspect.signature(resolve(scheduler)).parameters
 
 
 def schedule(
     graph: OpGraph, cluster: Target, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
 ) -> Schedule:
-    """Return what a scheduler makes of a graph, proved valid, and held against the graph: see `accounted`.
+    """Return a scheduler's schedule of a graph, proved valid and compared with the graph: see `account_for`.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what: a cluster, or a calibration, of which the schedule has the measured graph. Where a
-        collective is symmetric, the graph is what one rank runs, and the first device alone is scheduled.
+        The graph to run, and the cluster or calibration that runs it; with a calibration the schedule has the measured
+        graph. Where a collective is symmetric, the graph is one rank's, and the first device alone is scheduled.
     scheduler
         A name in `SCHEDULERS`, ``package.module:function``, or a function.
     cost
@@ -147,37 +147,37 @@ def schedule(
     UnknownNameError
         If the scheduler is not known.
     SchedulerError
-        If it has no such option, an option is not what its hint says, or it refuses the graph.
+        If the scheduler has no such option, an option does not fit its type hint, or the scheduler refuses the graph.
     ScheduleError
-        If what it returns is no schedule, is one of another graph and does not say how that came about, or cannot run;
-        or if it changed the graph.
+        If its result is no schedule, is one of another graph and does not say how that came about, or cannot run; or if
+        it changed the graph.
     """
     name = scheduler_name(scheduler)
-    function = equipped(resolve(scheduler))
+    function = equip(resolve(scheduler))
     parameters = list(inspect.signature(function).parameters.values())
     needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for option in needed:
         if option not in options:
             raise SchedulerError(f"scheduler {name!r} needs option {option!r}")
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for option in options:
-            if option not in known:
+            if option not in names:
                 raise SchedulerError(
-                    f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}"
+                    f"scheduler {name!r} has no option {option!r}; known are: {', '.join(names) or 'none'}"
                 )
-        options = taken(name, function, options)
+        options = take_options(name, function, options)
     if cost is None:
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
-    with unchanged(graph, name):
+    with refuse_changes(graph, name):
         plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
+    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
-    """Return the substitution rules among the options of a scheduler: who calls it vouches for them."""
-    given = options.get("rules")
-    return [rule for rule in given if isinstance(rule, Rule)] if isinstance(given, list | tuple) else []
+    """Return the substitution rules among a scheduler's options: the caller vouches for them."""
+    rules = options.get("rules")
+    return [rule for rule in rules if isinstance(rule, Rule)] if isinstance(rules, list | tuple) else []

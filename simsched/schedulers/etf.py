@@ -17,7 +17,7 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     streams
@@ -27,8 +27,8 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
     Returns
     -------
     Schedule
-        With `execution="events"`, launched by start times; `estimate` is the makespan without launch,
-        synchronisation and contention, every transfer with the links to itself.
+        A schedule with `execution="events"`, launched by start times; `estimate` is the makespan without launch,
+        synchronisation and contention; a transfer never shares its links.
 
     Raises
     ------
@@ -37,14 +37,14 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
 
     Notes
     -----
-    ETF [1]_: an operator starts when its inputs are there and a stream is free, behind the operators of that
-    stream. Equal starts: the operator of higher static level (longest path to an output, of the mean times
-    over devices, transfers not counted), then the first in topological order, then the first stream of the
-    first device. The paper's devices are equal; on unequal ones ETF does not see that one of them is faster.
-    Devices without links are as in `heft`.
+    ETF [1]_: an operator starts when its inputs are there and a stream is free, after the operators of that stream.
+    Equal starts: the operator of higher static level (longest path to an output, of the mean times over devices,
+    transfers not counted), then the first in topological order, then the first stream of the first device. The paper's
+    devices are equal; on unequal ones ETF does not see that one of them is faster. Devices without links are as in
+    `heft`.
 
     The paper's O(V^2 devices) is O(devices (E + V log V)) here: each device keeps the operators whose inputs are there
-    by level, and the others by when their inputs will be.
+    by level, and the others by the time at which their inputs will be.
 
     References
     ----------
@@ -54,11 +54,16 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
     draft = Draft("etf", graph, cluster, cost, streams)
     with np.errstate(over="ignore"):  # the makespan is refused then
         turn = place_of(by_priority(graph, longest_from(graph, draft.mean_time))).tolist()
-    times, devices, (ptr, edges) = draft.times.tolist(), np.arange(len(draft.devices)), graph.incoming
-    slot, start, finish = draft.ops["slot"], draft.ops["start"], draft.ops["finish"]
+    times = draft.times.tolist()
+    devices = np.arange(len(draft.devices))
+    (ptr, edges) = graph.incoming
+    slot = draft.ops["slot"]
+    start = draft.ops["start"]
+    finish = draft.ops["finish"]
     slot[:] = -1
     free = [[0.0] * draft.streams for _ in devices]
-    # of each device, heaps of ready operators and their turns: those whose inputs come later, by when; and the others
+    # by device, two heaps of ready operators with their turns: operators whose inputs come later, by that time; and the
+    # others
     waiting: list[list[tuple[float, int, int]]] = [[] for _ in devices]
     arrived: list[list[tuple[float, int, int]]] = [[] for _ in devices]
 
@@ -82,7 +87,8 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
                 heappush(waiting[d], (us, turn[i], i))
         start_us, _, i, d = min((*first(d), d) for d in devices.tolist())
         stream = next(k for k, us in enumerate(free[d]) if us <= start_us)
-        slot[i], start[i] = d * draft.streams + stream, start_us
+        slot[i] = d * draft.streams + stream
+        start[i] = start_us
         finish[i] = free[d][stream] = start_us + times[d][i]
         unplaced.done(i)
     return draft.schedule()

@@ -6,12 +6,12 @@ from simsched.schedulers.listing import turns
 
 
 def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:  # noqa: ARG001
-    """Put all operators that are ready into one stage of the first device, each in a group of its own.
+    """Put all ready operators into one stage of the first device, each in a separate group.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Not used: this scheduler knows no times, so the schedule has no `estimate`.
     streams
@@ -29,9 +29,9 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
 
     Notes
     -----
-    The greedy baseline of IOS [1]_ (section 6.1), whose released code takes at most 10 ready
-    operators, block by block; here the whole graph is one block. Operators that become ready first are
-    taken first, of those that one stage makes ready the first in graph order. O(V log V + E log E).
+    The greedy baseline of IOS [1]_ (section 6.1), whose released code takes at most 10 ready operators, block by block;
+    here the whole graph is one block. Operators that become ready first are taken first; operators that one stage makes
+    ready are taken in graph order. O(V log V + E log E).
 
     References
     ----------
@@ -39,15 +39,15 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
        MLSys 2021, arXiv:2011.01302.
     """
     waiting = turns(graph)
-    ready = sorted(waiting.get_ready())  # in the order in which they became so
+    ready = sorted(waiting.get_ready())  # in the order in which they became ready
     most = len(graph) if streams is None else streams
     stages: list[int] = []
     groups: list[int] = []
     while len(stages) < len(ready):
-        taken = ready[len(stages) : len(stages) + most]
-        stages += [1 + stages[-1] if stages else 0] * len(taken)
-        groups += range(len(taken))
-        waiting.done(*taken)
+        stage = ready[len(stages) : len(stages) + most]
+        stages += [1 + stages[-1] if stages else 0] * len(stage)
+        groups += range(len(stage))
+        waiting.done(*stage)
         ready += sorted(waiting.get_ready())
     return Schedule.from_columns(
         graph,

@@ -13,21 +13,21 @@ def heft(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     streams
-        Streams of each device; each is a processor of the paper. None for 8 on a single device, and 2 on
-        each of several: it knows no contention, and with many streams piles everything onto one device.
+        Streams of each device; each is a processor of the paper. None for 8 on a single device, and 2 on each of
+        several: HEFT ignores contention, and with many streams piles all operators onto one device.
     insertion
-        Whether an operator may start in an idle interval between two others of a stream, the first that
-        is long enough for it; else it starts behind all of them.
+        Whether an operator may start in an idle interval between two others of a stream, the first that is long enough
+        for it; else it starts after all of them.
 
     Returns
     -------
     Schedule
-        With `execution="events"`, launched by start times; `estimate` is the makespan without launch,
-        synchronisation and contention, every transfer with the links to itself.
+        A schedule with `execution="events"`, launched by start times; `estimate` is the makespan without launch,
+        synchronisation and contention; a transfer never shares its links.
 
     Raises
     ------
@@ -36,17 +36,17 @@ def heft(
 
     Notes
     -----
-    HEFT [1]_, section 5.1. The upward rank is the longest path to an output, of times that are the mean over
-    devices, and of transfers that are the mean over the pairs of devices that links join (the paper divides
-    by the mean rate instead); an exact `Edge.transfer` stands for itself. Finish times count the transfer
-    from the one device to the other; streams of a device share their memory. Equal ranks: the topological
-    order; equal finish times: the first stream of the first device. An idle interval has a length: an
-    operator of no time is not put between two others that follow each other at once.
+    HEFT [1]_, section 5.1. The upward rank is the longest path to an output, with mean times over devices, and mean
+    transfers over the pairs of devices that links join (the paper divides by the mean rate instead); an exact
+    `Edge.transfer` is used unchanged. Finish times count the transfer from the one device to the other; streams of a
+    device share their memory. Equal ranks: the topological order; equal finish times: the first stream of the first
+    device. An idle interval has a length: an operator of no time is not put between two others that follow each other
+    at once.
 
     Devices that are not linked with all before them get no operator, unless all transfers are given as exact times.
 
-    O(E devices + V (log V + devices streams)) in machine code, the search for idle intervals left aside, which looks
-    only at those that end behind the operator's inputs.
+    O(E devices + V (log V + devices streams)) in native code, without the search for idle intervals, which looks only
+    at intervals that end after the operator's inputs.
 
     References
     ----------

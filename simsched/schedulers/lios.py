@@ -20,41 +20,39 @@ def lios(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device, in us.
     streams
         Streams of the device.
     rank
-        ``"time"``: an operator's time, as in the paper. ``"upward"``: the longest path from it to an output,
-        itself included, so that what much depends on comes first (ours).
+        ``"time"``: an operator's time, as in the paper. ``"upward"``: the longest path from it to an output, itself
+        included, so that operators with long chains of readers come first (ours).
     overheads
-        Whether launches and events enter the finish times (ours; the paper leaves them out and loses to one
-        stream on SqueezeNet). One host thread issues the operators in the order in which they are placed:
-        for each a `wait` per operator on another stream that it reads from, a `record` for each of those that
-        nothing has waited for yet, then a `launch` per kernel. It starts when its first kernel has been issued,
-        a `gap` behind the operator before it on its stream, and a `hop` behind those that it waits for;
-        it ends no earlier than its last kernel has been issued.
+        Whether launches and events enter the finish times (ours; the paper leaves them out and loses to one stream on
+        SqueezeNet). One host thread issues the operators in the order of placement: for each a `wait` per producer on
+        another stream, a `record` for each of those producers that no operator has waited for yet, then a `launch` per
+        kernel. An operator starts when its first kernel has been issued, a `gap` after the operator before it on its
+        stream, and a `hop` after those that it waits for; it ends no earlier than its last kernel has been issued.
 
     Returns
     -------
     Schedule
-        With `execution="events"`, launched in the order of placement; `estimate` is the makespan without
-        contention, and without launch and synchronisation unless `overheads` says so.
+        A schedule with `execution="events"`, launched in the order of placement; `estimate` is the makespan without
+        contention, and, unless `overheads` is set, without launch and synchronisation.
 
     Raises
     ------
     SchedulerError
-        If `streams` is not a whole number of at least 1, or another option is none of those above, or if the
+        If `streams` is not a whole number of at least 1, another option has a value that is not listed above, or the
         times add up to infinity.
 
     Notes
     -----
-    LIOS [1]_, Algorithm 1; an operator starts behind the one before it on its stream (no
-    insertion). Of equal ranks the operator that was released first comes first (operators
-    released together: in graph order); of equal finish times the lowest stream. Line 11 of the
-    printed algorithm exchanges start and finish times; Definition 6 is followed. A heap makes it
-    O(V (log V + streams) + E), in machine code, where the paper says O(streams V^2).
+    LIOS [1]_, Algorithm 1; an operator starts after the one before it on its stream (no insertion). On equal ranks the
+    operator that was released first comes first (operators released together: in graph order); on equal finish times
+    the lowest stream. Line 11 of the printed algorithm exchanges start and finish times; Definition 6 is followed. A
+    heap makes it O(V (log V + streams) + E), in native code, instead of the paper's O(streams V^2).
 
     References
     ----------
@@ -95,9 +93,9 @@ def lios_rand1(
 
     Notes
     -----
-    For the ablation of LIOS (see `lios`): rand1 chooses the operator at random, rand2 the stream, rand both;
-    that the names mean this is our reading, as the text of the ablation was not at hand. All ready operators
-    are equally likely.
+    For the ablation of LIOS (see `lios`): rand1 chooses the operator at random, rand2 the stream, rand both. These
+    meanings of the names are our reading, as the text of the ablation was not at hand. All ready operators are equally
+    likely.
     """
     return _lios("lios-rand1", graph, cluster, cost, streams, overheads, rng=rng, random=("draw_op",))
 
@@ -114,8 +112,8 @@ def lios_rand2(
 ) -> Schedule:
     """Place the ready operator of highest rank on any stream: `lios` without its finish times.
 
-    Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely, of more
-    streams than operators as many as there are operators.
+    Parameters, errors and notes are as in `lios` and `lios_rand1`; all streams are equally likely, or with more streams
+    than operators as many streams as operators.
     """
     return _lios("lios-rand2", graph, cluster, cost, streams, overheads, rank=rank, rng=rng, random=("draw_stream",))
 
@@ -125,8 +123,8 @@ def lios_rand(
 ) -> Schedule:
     """Place any ready operator on any stream.
 
-    Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely,
-    as in `lios_rand2`.
+    Parameters, errors and notes are as in `lios_rand1`; all ready operators and all streams are equally likely, as in
+    `lios_rand2`.
     """
     return _lios("lios-rand", graph, cluster, cost, streams, overheads, rng=rng, random=("draw_op", "draw_stream"))
 
@@ -143,7 +141,7 @@ def _lios(
     rng: Rng = 0,
     random: tuple[str, ...] = (),
 ) -> Schedule:
-    """Place all operators; `random` names what `Draft.place` is to choose at random."""
+    """Place all operators; `random` names the choice that `Draft.place` makes at random."""
     first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
     draft = Draft(scheduler, graph, first, cost, streams)
     drawn: dict[str, Any] = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))

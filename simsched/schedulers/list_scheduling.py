@@ -1,4 +1,4 @@
-"""List scheduling over the streams of devices, in machine code: what lios, heft, peft and etf share."""
+"""List scheduling over the streams of devices, in native code, shared by lios, heft, peft and etf."""
 
 from math import inf
 from typing import Any, Final
@@ -9,13 +9,13 @@ import numpy.typing as npt
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import Edge, Instance, place_of, require_finite, transfer
+from simsched.schedulers.listing import EdgeEnd, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
 """Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""
 
 
-class Listed(Row):
+class ListedOperator(Row):
     """An operator."""
 
     start: f8
@@ -26,11 +26,11 @@ class Listed(Row):
     waited_for: i4  # whether another stream waits for it
 
 
-class Stream(Row):
+class StreamState(Row):
     """A stream of a device."""
 
     free: f8  # end of its last operator
-    first: i8  # of its idle intervals, which lie side by side, with room for one behind each operator
+    first: i8  # of its idle intervals, which are side by side, with room for one after each operator
     n_gaps: i4
 
 
@@ -47,14 +47,14 @@ class Lists(Table):
     n_ops: i8
     n_devices: i8
     n_streams: i8  # of each device
-    limit: i8  # of the operators placed when it returns
+    limit: i8  # number of operators placed when it returns
     n_placed: i8
     n_ready: i8
     next_turn: i8
     insertion: i8
     in_turn: i8
     charged: i8
-    # what a device charges in us, and until when its host is busy
+    # a device's host costs in us, and the time until which its host is busy
     launch: f8
     record: f8
     wait: f8
@@ -69,15 +69,15 @@ class Lists(Table):
     end: f8
     issued: f8
     slot: i8
-    at: i8  # place of the idle interval, -1 behind the last operator
+    at: i8  # place of the idle interval, -1 after the last operator
     # the graph and the devices
     in_ptr: Column[i8]
-    inputs: Rows[Edge]
+    inputs: Rows[EdgeEnd]
     out_ptr: Column[i8]
     readers: Column[i4]  # of each operator, rising
     kernels: Column[i4]
     lag: Column[f8]  # us from the first launch of each operator on to its end, where its launches are slower than it
-    time: Column[f8]  # of each device and operator
+    time: Column[f8]  # by device and operator
     latency: Column[f8]
     bandwidth: Column[f8]
     # how operators are placed
@@ -86,10 +86,10 @@ class Lists(Table):
     turn: Column[i4] = length("n_ops")
     draw_op: Column[f8]
     draw_stream: Column[f8]
-    # what is placed
-    ops: Rows[Listed] = length("n_ops")
+    # operators to place
+    ops: Rows[ListedOperator] = length("n_ops")
     placed: Column[i4] = length("n_ops")
-    streams: Rows[Stream] = length("n_devices * n_streams")
+    streams: Rows[StreamState] = length("n_devices * n_streams")
     gaps: Rows[Gap]
     heap: Column[i4] = length("n_ops")
 
@@ -104,8 +104,10 @@ def push(s: Lists, i: int) -> None:
 
 
 def pop(s: Lists) -> int:
-    """Remove the first operator of the heap, of which `n_ready` are then left."""
-    first, i, at = s.heap[0], s.heap[s.n_ready], 0
+    """Remove the first operator of the heap, which then has `n_ready` operators."""
+    first = s.heap[0]
+    i = s.heap[s.n_ready]
+    at = 0
     while 2 * at + 1 < s.n_ready:
         below = 2 * at + 1
         if below + 1 < s.n_ready and before(s, s.heap[below + 1], s.heap[below]):
@@ -123,24 +125,26 @@ def before(s: Lists, i: int, j: int) -> bool:
     return s.key[i] < s.key[j] or (s.key[i] == s.key[j] and s.turn[i] < s.turn[j])
 
 
-def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
+def find_gap(s: Lists, stream: StreamState, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
-    found, at = -1, stream.first + stream.n_gaps - 1
+    gap = -1
+    at = stream.first + stream.n_gaps - 1
     while at >= stream.first and s.gaps[at].end >= there:
         if max(s.gaps[at].start, there) + us <= s.gaps[at].end:
-            found = at
+            gap = at
         at -= 1
-    return found
+    return gap
 
 
-def use(s: Lists, stream: Stream) -> None:
-    """Take a part of an idle interval of a stream, or of the time behind its last operator."""
+def use(s: Lists, stream: StreamState) -> None:
+    """Take a part of an idle interval of a stream, or of the time after its last operator."""
     if s.at < 0:
         if s.insertion and s.start > stream.free:
             add_gap(s, stream, stream.n_gaps, stream.free, s.start)
         stream.free = s.end
         return
-    gap, end = s.gaps[s.at], s.gaps[s.at].end
+    gap = s.gaps[s.at]
+    end = s.gaps[s.at].end
     if s.start > gap.start:
         gap.end = s.start
         if s.end < end:
@@ -150,15 +154,18 @@ def use(s: Lists, stream: Stream) -> None:
     else:
         stream.n_gaps -= 1
         for k in range(s.at, stream.first + stream.n_gaps):
-            s.gaps[k].start, s.gaps[k].end = s.gaps[k + 1].start, s.gaps[k + 1].end
+            s.gaps[k].start = s.gaps[k + 1].start
+            s.gaps[k].end = s.gaps[k + 1].end
 
 
-def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
-    """Add an idle interval before that of a number."""
+def add_gap(s: Lists, stream: StreamState, number: int, start: float, end: float) -> None:
+    """Add an idle interval before the interval of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
-        s.gaps[k].start, s.gaps[k].end = s.gaps[k - 1].start, s.gaps[k - 1].end
-    s.gaps[at].start, s.gaps[at].end = start, end
+        s.gaps[k].start = s.gaps[k - 1].start
+        s.gaps[k].end = s.gaps[k - 1].end
+    s.gaps[at].start = start
+    s.gaps[at].end = end
     stream.n_gaps += 1
 
 
@@ -167,7 +174,9 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
 
     `launched` is when its first kernel is issued, `tried` when all of it is.
     """
-    issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
+    issued = s.busy
+    latest = -inf
+    visit = i * s.n_streams + slot + 1
     for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
         producer = s.ops[s.inputs[q].op]
         if producer.slot != slot:
@@ -184,7 +193,7 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
 
 @piece("list schedulers")
 def place(s: Lists) -> None:
-    """Place operators one by one, each where it ends first (what is ahead of it counts), up to the limit."""
+    """Place operators one by one, each where it ends first (with the time ahead of it added), up to the limit."""
     if s.n_placed == 0:
         for i in range(s.n_ops):
             if s.ops[i].missing == 0:
@@ -206,10 +215,12 @@ def place(s: Lists) -> None:
                     producer.waited_for = 1
         use(s, s.streams[s.slot])
         op = s.ops[i]
-        op.slot, op.start, op.finish = s.slot, s.start, s.end
+        op.slot = s.slot
+        op.start = s.start
+        op.finish = s.end
         s.placed[s.n_placed] = i
         s.n_placed += 1
-        for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # what can go on is ready, the lowest first
+        for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # readers without missing inputs are ready, the lowest first
             reader = s.ops[s.readers[q]]
             reader.missing -= 1
             if reader.missing == 0:
@@ -230,13 +241,16 @@ def add(s: Lists, i: int) -> None:
 
 def find_best(s: Lists, i: int) -> None:
     """Find the best place for an operator."""
-    first, last = 0, s.n_streams
+    first = 0
+    last = s.n_streams
     if s.draw_stream is not None:
         first = int(s.draw_stream[s.n_placed] * float(s.n_streams))
         last = first + 1
-    s.best, s.slot = inf, -1
+    s.best = inf
+    s.slot = -1
     for d in range(s.n_devices):
-        there, us = 0.0, s.time[d * s.n_ops + i]
+        there = 0.0
+        us = s.time[d * s.n_ops + i]
         ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
         for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
             edge = s.inputs[q]
@@ -244,20 +258,29 @@ def find_best(s: Lists, i: int) -> None:
             moved = transfer(edge, producer.slot // s.n_streams, d, s.n_devices, s.latency, s.bandwidth)
             there = max(there, producer.finish + moved)
         for slot in range(d * s.n_streams + first, d * s.n_streams + last):
-            stream, at = s.streams[slot], -1
-            start, issued, least = max(stream.free, there), 0.0, 0.0
+            stream = s.streams[slot]
+            at = -1
+            start = max(stream.free, there)
+            issued = 0.0
+            least = 0.0
             if s.insertion:
                 at = find_gap(s, stream, there, us)
             if at >= 0:
                 start = max(s.gaps[at].start, there)
             elif s.charged:
                 start = charged_start(s, i, slot)
-                issued, least = s.tried, s.launched + s.lag[i]
+                issued = s.tried
+                least = s.launched + s.lag[i]
             end = max(start + us, least)
             if end + ahead < s.best or s.slot < 0:
-                s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
+                s.best = end + ahead
+                s.slot = slot
+                s.start = start
+                s.end = end
+                s.at = at
+                s.issued = issued
             if end == there + us:
-                break  # on no stream of this device could it end earlier
+                break  # no stream of this device could end it earlier
 
 
 class Draft(Instance):
@@ -266,7 +289,7 @@ class Draft(Instance):
     Parameters
     ----------
     scheduler
-        Whose draft it is.
+        Name of the scheduler, for errors.
     graph, cluster, cost
         As the scheduler has them.
     streams
@@ -275,7 +298,7 @@ class Draft(Instance):
     Attributes
     ----------
     streams
-        Of each device; no more than there are operators, as the others would stay empty.
+        Streams of each device; no more than operators, as the others would stay empty.
     ops
         Where and when each operator runs: `slot`, its stream numbered by device, `start` and `finish` in us.
     """
@@ -285,10 +308,11 @@ class Draft(Instance):
         if streams is None:
             # Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one
             # device. On several devices two streams of each are up to a quarter better than one on CNNs and on HIOS's
-            # layered graph; from four on, what they take to be free of contention is put onto fewer and fewer devices.
+            # layered graph; from four on, they ignore ever more contention and put the operators onto fewer and fewer
+            # devices.
             streams = 8 if len(cluster) == 1 else 2
         self._scheduler, self.streams = scheduler, min(streams, len(graph))
-        self.ops: npt.NDArray[Any] = np.zeros(len(graph), Listed.dtype)
+        self.ops: npt.NDArray[Any] = np.zeros(len(graph), ListedOperator.dtype)
 
     def place(
         self,
@@ -310,7 +334,7 @@ class Draft(Instance):
         insertion
             Whether an operator may start in an idle interval between two others, the first that it fits into.
         ahead
-            What is added to the finish times that are compared, by device, shape (n_ops, n_devices).
+            Times that are added to the finish times in comparisons, by device, shape (n_ops, n_devices).
         in_turn
             Equal priorities: the operator that became ready first, of several in graph order.
         overheads
@@ -318,7 +342,9 @@ class Draft(Instance):
         draw_op, draw_stream
             Numbers in [0, 1), shape (n_ops,): instead of the first of the ready operators, or of the streams, any.
         """
-        graph, n, n_slots = self.graph, len(self.graph), len(self.devices) * self.streams
+        graph = self.graph
+        n = len(self.graph)
+        n_slots = len(self.devices) * self.streams
         in_ptr, inputs = self.edges(graph.dst, graph.src)
         readers = graph.dst[np.lexsort((graph.dst, graph.src))].astype(np.int32)
         self.ops["missing"] = np.diff(in_ptr)
@@ -345,7 +371,7 @@ class Draft(Instance):
             draw_stream=draw_stream,
             ops=self.ops,
         )
-        if insertion:  # of which the system only gives the pages that are written to
+        if insertion:  # the system gives only the pages that are written to
             table["gaps"] = np.empty((n + 1) * n_slots, Gap.dtype)
         if overheads:
             table["kernels"], table["lag"] = self._launches()
@@ -374,16 +400,17 @@ class Draft(Instance):
     def schedule(self, order: npt.NDArray[np.int32] | None = None) -> Schedule:
         """Return the schedule, launched in a given order, or by start times.
 
-        Equal starts: the operator that ends first, then the first in topological order. An operator starts no
-        earlier than what it reads from ends, so that is a topological order; and on a stream each is behind all
-        that end before it starts.
+        Equal starts: the operator that ends first, then the first in topological order. An operator starts no earlier
+        than its producers end, so that is a topological order; and on a stream each comes after all that end before it
+        starts.
 
         Raises
         ------
         SchedulerError
             If an operator ends at no finite time.
         """
-        ops, topological = self.ops, self.graph.order_index
+        ops = self.ops
+        topological = self.graph.order_index
         if order is None:
             order = topological[np.lexsort((ops["finish"][topological], ops["start"][topological]))]
         device, stream = np.divmod(ops["slot"][order], self.streams)

@@ -1,4 +1,4 @@
-"""What schedulers share: what it takes to run operators on devices and to move their tensors, as arrays; streams."""
+"""Shared parts of schedulers: times of operators on devices and of transfers, as arrays; streams."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import Column, Row, f8, i4
 from simsched.model import Cluster, CostModel, Floats, Indices, Ints, OpGraph, Schedule, operator_times, times_by_device
-from simsched.model.graph.columns import distinct, grouped
+from simsched.model.graph.columns import distinct, edges_by_end
 from simsched.model.graph.opgraph import longest_from
 
 
@@ -32,21 +32,21 @@ def ways(cluster: Cluster) -> tuple[Floats, Floats]:
     """
     n = len(cluster)
     src, dst = np.indices((n, n)).reshape(2, -1)
-    found = cluster.routes(src, dst)
-    rate = np.minimum(found.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
-    return found.latency.reshape(n, n), np.where(found.known, rate, np.inf).reshape(n, n)
+    routes = cluster.routes(src, dst)
+    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
+    return routes.latency.reshape(n, n), np.where(routes.known, rate, np.inf).reshape(n, n)
 
 
-class Edge(Row):
+class EdgeEnd(Row):
     """An edge, as one of its ends sees it."""
 
-    us: f8  # between any two devices, -1 where that depends on them
+    us: f8  # between any two devices, -1 where it depends on them
     nbytes: f8
     mean_us: f8  # over pairs of devices
     op: i4  # at the other end
 
 
-def transfer(edge: Edge, a: int, b: int, n_devices: int, latency: Column[f8], bandwidth: Column[f8]) -> float:
+def transfer(edge: EdgeEnd, a: int, b: int, n_devices: int, latency: Column[f8], bandwidth: Column[f8]) -> float:
     """Return the us of an edge from a device to another, or to itself."""
     if a == b:
         return 0.0
@@ -56,7 +56,7 @@ def transfer(edge: Edge, a: int, b: int, n_devices: int, latency: Column[f8], ba
 
 
 class Instance:
-    """Operators, devices that are linked, and what each of the one takes on each of the other.
+    """Operators, linked devices, and the time of each operator on each device.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ class Instance:
     Attributes
     ----------
     devices
-        Those that are linked with all before them, by their places in the cluster; all of them if every edge has an
+        Devices that are linked with all before them, by their indices in the cluster; all devices if every edge has an
         exact `transfer`.
     times
-        Of each device and operator in us, shape (n_devices, n_ops).
+        Times by device and operator in us, shape (n_devices, n_ops).
     latency, bandwidth
-        From each device to each other in us and bytes per us, shape (n_devices, n_devices).
+        Latency and bandwidth from each device to each other in us and bytes per us, shape (n_devices, n_devices).
     transfer
         us of each edge between two devices, -1 where they depend on these, shape (n_edges,).
     mean_time, mean_transfer
@@ -79,7 +79,8 @@ class Instance:
     """
 
     def __init__(self, graph: OpGraph, cluster: Cluster, cost: CostModel) -> None:
-        self.graph, self.cluster = graph, cluster
+        self.graph = graph
+        self.cluster = cluster
         self.devices: list[int] = []
         if np.isnan(graph.edge_transfer).any():
             latency, bandwidth = ways(cluster)
@@ -90,9 +91,11 @@ class Instance:
         else:  # links are asked nothing
             latency = bandwidth = np.ones((len(cluster), len(cluster)))
             self.devices = list(range(len(cluster)))
-        by_device, between = times_by_device(graph, cluster, cost), np.ix_(self.devices, self.devices)
+        by_device = times_by_device(graph, cluster, cost)
+        between = np.ix_(self.devices, self.devices)
         self.times = times = np.stack([by_device[d] for d in self.devices])
-        self.latency, self.bandwidth = latency[between], bandwidth[between]
+        self.latency = latency[between]
+        self.bandwidth = bandwidth[between]
         self.transfer, self.mean_transfer = self._transfers(graph.edge_transfer, graph.edge_nbytes)
         with np.errstate(over="ignore"):  # the makespan is refused then
             self.mean_time: Floats = times.mean(axis=0) if (times != times[0]).any() else times[0]
@@ -101,15 +104,17 @@ class Instance:
         n = len(self.devices)
         if n == 1:
             return (np.zeros(len(exact)),) * 2
-        apart, known = ~np.eye(n, dtype=np.bool_), ~np.isnan(exact)
-        if known.all():
+        apart = ~np.eye(n, dtype=np.bool_)
+        is_exact = ~np.isnan(exact)
+        if is_exact.all():
             return (np.array(exact),) * 2
-        latency, bandwidth = self.latency[apart], self.bandwidth[apart]
+        latency = self.latency[apart]
+        bandwidth = self.bandwidth[apart]
         if (latency == latency[0]).all() and (bandwidth == bandwidth[0]).all():
-            return (np.where(known, exact, latency[0] + nbytes / bandwidth[0]),) * 2
+            return (np.where(is_exact, exact, latency[0] + nbytes / bandwidth[0]),) * 2
         with np.errstate(over="ignore"):
             mean = latency.mean() + nbytes * (1.0 / bandwidth).mean()
-        return np.where(known, exact, -1.0), np.where(known, exact, mean)
+        return np.where(is_exact, exact, -1.0), np.where(is_exact, exact, mean)
 
     def upward_rank(self) -> Floats:
         """Return the longest path from each operator to an output in us, of means, shape (n_ops,)."""
@@ -127,8 +132,8 @@ class Instance:
 
         `ends` and `others` are the operators at one end of each edge and at the other, in any numbers.
         """
-        ptr, edges = grouped(ends, len(self.graph))
-        rows = np.zeros(len(edges), Edge.dtype)
+        ptr, edges = edges_by_end(ends, len(self.graph))
+        rows = np.zeros(len(edges), EdgeEnd.dtype)
         rows["us"], rows["mean_us"] = self.transfer[edges], self.mean_transfer[edges]
         rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
         return ptr, rows
@@ -136,9 +141,9 @@ class Instance:
 
 def place_of(order: npt.NDArray[Any]) -> Ints:
     """Return the place of each operator in an order of all."""
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order))
-    return found
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def by_priority(graph: OpGraph, priority: Floats) -> Indices:
@@ -157,10 +162,10 @@ def sources(graph: OpGraph) -> list[list[int]]:
 
 
 def turns(graph: OpGraph) -> TopologicalSorter[int]:
-    """Return what gives the operators that are ready, one after the other, and is told of those that are done."""
-    found = TopologicalSorter(dict(enumerate(sources(graph))))
-    found.prepare()
-    return found
+    """Return an object that yields ready operators, one after the other, and takes the finished ones."""
+    sorter = TopologicalSorter(dict(enumerate(sources(graph))))
+    sorter.prepare()
+    return sorter
 
 
 def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
@@ -168,10 +173,10 @@ def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
     return [sorted(set(others[a:b])) for a, b in pairwise(ptr.tolist())]
 
 
-def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
+def reduce_edges(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
     """Return the transitive reduction of a DAG that is numbered topologically, and its closure.
 
-    Of each vertex its consumers, ascending; and as bits itself and all that it leads to, v by bit n - 1 - v, so that
+    For each vertex its consumers, ascending; and as bits itself and all its descendants, v by bit n - 1 - v, so that
     the masks of later vertices are shorter.
     """
     children: list[list[int]] = [[] for _ in range(n)]
@@ -179,21 +184,22 @@ def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], 
         children[u].append(v)
     closed = [0] * n
     for u in range(n - 1, -1, -1):
-        row, leads = children[u], 0
+        row = children[u]
+        leads = 0
         if len(row) == 1:
             leads = closed[row[0]]
         elif row:
-            kept = []
+            remaining = []
             for v in sorted(row):  # only an earlier consumer leads to a later one
                 if not leads >> (n - 1 - v) & 1:
-                    kept.append(v)
+                    remaining.append(v)
                     leads |= closed[v]
-            children[u] = kept
+            children[u] = remaining
         closed[u] = leads | 1 << (n - 1 - u)
     return children, closed
 
 
-def captured(
+def captured_schedule(
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,
@@ -211,10 +217,10 @@ def captured(
     order
         Operators in launch order, a topological one.
     streams
-        Of each operator, in graph order.
+        Stream of each operator, in graph order.
     search
-        What is said of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
-        consumer and a producer that are on two of them.
+        Statistics of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
+        consumer and a producer on different streams.
 
     Raises
     ------
@@ -232,7 +238,8 @@ def captured(
     pairs = distinct(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
     times = operator_times(graph, device, cost).tolist()
     ptr, edges = graph.incoming
-    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
+    bounds = ptr.tolist()
+    producers = graph.src[edges].tolist()
     finish = [0.0] * len(graph)
     free = [0.0] * (max(streams) + 1)
     for v in order:

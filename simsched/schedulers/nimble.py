@@ -8,13 +8,13 @@ import numpy as np
 from simsched.base.codec import Among
 from simsched.base.errors import SchedulerError
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.schedulers.listing import captured, place_of, reduced
+from simsched.schedulers.listing import captured_schedule, place_of, reduce_edges
 from simsched.schedulers.protocol import Mode
 
 _NONE: Final = -1
 _MOST_OPERATORS: Final = 100_000  # whose closure takes 600 MB
 _MOST_WORK: Final = 5 * 10**10  # bits looked at, in some ten seconds
-_STEP: Final = 1_000  # bits that a step of a path is worth beside those of its row
+_STEP: Final = 1_000  # weight of a step of a path, in bits of its row
 _BITS_AT_A_TIME: Final = 2**22
 
 
@@ -31,25 +31,25 @@ def nimble(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device in us: for the estimate, the assignment knows no times.
     mode
         ``"paper"``: a stream per chain, waits for the edges of the minimum equivalent graph that lead to another
         stream. ``"impl"``: chains share streams, and every edge that leads to another stream is waited for.
     streams
-        ``"chains"``: one for each chain; ``"reuse"``: a chain goes on in the stream of one that is over before it, by
-        a second matching; ``"dilworth"``: the fewest that let all run at once that can, the width of the graph.
-        None: ``"chains"`` in mode ``"paper"``, ``"reuse"`` in ``"impl"``.
+        ``"chains"``: one for each chain; ``"reuse"``: a chain continues in the stream of one that is over before it, by
+        a second matching; ``"dilworth"``: the fewest streams that keep all possible concurrency, the width of the
+        graph. None: ``"chains"`` in mode ``"paper"``, ``"reuse"`` in ``"impl"``.
 
     Returns
     -------
     Schedule
-        With `execution="graph"`, launched in topological order, and `events="minimal"` or, in mode ``"impl"``,
-        ``"literal"``; `estimate` is the list evaluation without contention. Streams are numbered by their first
-        operator. `search` holds ``"chains"``, ``"matching"`` (edges matched) and ``"meg_edges"`` of the minimum
-        equivalent graph, ``"streams"``, ``"waits"`` (distinct pairs of operators on two streams) and ``"syncs"`` as
-        the mode counts them, parallel edges each in ``"impl"``.
+        A schedule with `execution="graph"`, launched in topological order, and `events="minimal"` or, in mode
+        ``"impl"``, ``"literal"``; `estimate` is the list evaluation without contention. Streams are numbered by their
+        first operator. `search` holds ``"chains"``, ``"matching"`` (edges matched) and ``"meg_edges"`` of the minimum
+        equivalent graph, ``"streams"``, ``"waits"`` (distinct pairs of operators on two streams) and ``"syncs"`` as the
+        mode counts them (in ``"impl"`` each of parallel edges).
 
     Raises
     ------
@@ -58,22 +58,23 @@ def nimble(
 
     Notes
     -----
-    Nimble [1]_, section 4.2. The e edges of the transitive reduction are matched (Hopcroft and Karp): m matched
-    edges make n - m chains, and the plan has e - m waits, the least of all plans that let any two operators without a
-    path between them run at once (theorem of its appendix). Chains as streams are what the paper prints. Its released
-    code has a second matching, of chains of which one ends before the other begins, which keeps the number of waits
-    and mostly, not always, reaches the width. Where it does not, ``"dilworth"`` matches the transitive closure, and
-    may need more waits.
+    Nimble [1]_, section 4.2. The e edges of the transitive reduction are matched (Hopcroft and Karp): m matched edges
+    make n - m chains, and the schedule has e - m waits, the least of all schedules that let any two operators without a
+    path between them run at once (theorem of its appendix). The paper prints chains as streams. Its released code has a
+    second matching, of pairs of chains where one ends before the other begins, which keeps the number of waits and
+    mostly, not always, reaches the width. Where it does not, ``"dilworth"`` matches the transitive closure, and may
+    need more waits.
 
     Any maximum matching has as many chains and waits; which operators share one, and after a second matching how many
-    streams there are, can depend on it. With ``mode="impl"`` both matchings are those of the released code, augmenting
-    paths from operator after operator (Kuhn) and from chain after chain by their ends; its numbers come from a
-    depth-first search that starts from an unordered set, here they are topological. It also waits twice for parallel
-    edges, which a captured graph does not notice: `lower` gives one wait. Nor does it notice that an event is recorded
-    behind every operator there: `lower` records those that are waited for.
+    streams there are, can depend on it. With ``mode="impl"`` both matchings follow the released code, augmenting paths
+    from operator after operator (Kuhn) and from chain after chain by their ends; its numbers come from a depth-first
+    search that starts from an unordered set, here they are topological. It also waits twice for parallel edges, which
+    makes no difference in a captured graph: `lower` gives one wait. Nor does it matter that the released code records
+    an event after every operator: `lower` records only events that are waited for.
 
     Reduction O(V E / 64) on bit masks with n^2 / 16 bytes; matching O(e sqrt(V)), a second one of c chains O(c^3 / 64),
-    of V operators for ``"dilworth"``, and mostly far less. What takes more than about ten seconds is refused.
+    of V operators for ``"dilworth"``, and mostly far less. Graphs that would take more than about ten seconds are
+    refused.
 
     A fork into two branches:
 
@@ -91,8 +92,9 @@ def nimble(
     released = mode == "impl"
     streams = streams or ("reuse" if released else "chains")
     stream, chains, left = assign_streams(graph, streams, released=released)
-    of_op, (src, dst) = np.array(stream), (graph.src, graph.dst) if released else left
-    return captured(
+    of_op = np.array(stream)
+    (src, dst) = (graph.src, graph.dst) if released else left
+    return captured_schedule(
         graph,
         cluster,
         cost,
@@ -114,14 +116,15 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> t
 
     Also how many chains there are, and of the edges of the minimum equivalent graph the producers and the consumers.
     """
-    n, order = len(graph), graph.order_index
+    n = len(graph)
+    order = graph.order_index
     if n > _MOST_OPERATORS or n * len(graph.src) > _MOST_WORK:
         raise SchedulerError(
             f"nimble: {n:,} operators with {len(graph.src):,} edges are too many to reduce, which takes their product; "
             f"give another scheduler, such as opara"
         )
     position = place_of(order)
-    left, closed = reduced(n, zip(position[graph.src].tolist(), position[graph.dst].tolist(), strict=True))
+    left, closed = reduce_edges(n, zip(position[graph.src].tolist(), position[graph.dst].tolist(), strict=True))
     if released:
         following = _matching_of_order([sum(1 << v for v in row) for row in left], in_turn=True)
     else:
@@ -152,11 +155,14 @@ def _matching(rows: list[list[int]]) -> list[int]:
     the last column that is as near. No row is tried twice in a round.
     """
     n = len(rows)
-    following, owner, before, far = [_NONE] * n, [_NONE] * n, [_NONE] * n, n + 1
+    following = [_NONE] * n
+    owner = [_NONE] * n
+    before = [_NONE] * n
+    far = n + 1
     while True:
         begins = [row for row in range(n) if following[row] == _NONE]
         level = [0 if column == _NONE else far for column in following]
-        level.append(far)  # of whoever owns a free column, which is _NONE
+        level.append(far)  # of the owner of a free column, which is _NONE
         queue = [*begins]
         for row in queue:  # which grows
             if level[row] < level[_NONE]:
@@ -170,11 +176,12 @@ def _matching(rows: list[list[int]]) -> list[int]:
             stack = [begin]
             while stack:
                 row = stack.pop()
-                below, level[row] = level[row] + 1, far
+                below = level[row] + 1
+                level[row] = far
                 for column in rows[row]:
                     if level[owner[column]] == below:
                         if owner[column] == _NONE:
-                            while column != _NONE:  # each takes what the one behind it gives up
+                            while column != _NONE:  # each takes the column that the next one gives up
                                 owner[column] = row
                                 following[row], column = column, following[row]
                                 row = before[row]
@@ -185,19 +192,20 @@ def _matching(rows: list[list[int]]) -> list[int]:
 
 
 def _comparable(closed: list[int], lasts: Sequence[int], firsts: Sequence[int]) -> list[int]:
-    """Return which of `firsts`, as bits, each of `lasts` leads to, but for the one of its own number."""
-    n, size = len(closed), len(lasts)
+    """Return for each of `firsts`, as bits, the `lasts` that it leads to, but for the one of its own number."""
+    n = len(closed)
+    size = len(lasts)
     nbytes = -(-n // 8)
     columns = np.array(firsts) + (8 * nbytes - n)
-    found: list[int] = []
+    masks: list[int] = []
     step = max(1, _BITS_AT_A_TIME // n)
     for start in range(0, size, step):
         rows = b"".join(closed[v].to_bytes(nbytes, "big") for v in lasts[start : start + step])
         bits = np.unpackbits(np.frombuffer(rows, np.uint8).reshape(-1, nbytes), axis=1)[:, columns]
         row = np.arange(len(bits))
         bits[row, start + row] = 0
-        found += [int.from_bytes(each.tobytes(), "little") for each in np.packbits(bits, axis=1, bitorder="little")]
-    return found
+        masks += [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
+    return masks
 
 
 def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
@@ -206,10 +214,14 @@ def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
     Augmenting paths (Kuhn), on masks of the columns that no path has seen: O(n^3 / 64). A row tries free columns first,
     which is much quicker, or with `in_turn` its columns as they come, as the released code of Nimble does.
     """
-    following, owner = [_NONE] * len(rows), [_NONE] * len(rows)
-    free, steps = (1 << len(rows)) - 1, 0
+    following = [_NONE] * len(rows)
+    owner = [_NONE] * len(rows)
+    free = (1 << len(rows)) - 1
+    steps = 0
     for begin in range(len(rows)):
-        unseen, path, columns = (1 << len(rows)) - 1, [begin], [_NONE]
+        unseen = (1 << len(rows)) - 1
+        path = [begin]
+        columns = [_NONE]
         while path:
             steps += 1
             if steps * (len(rows) + _STEP) > _MOST_WORK:
@@ -227,7 +239,8 @@ def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
             if lowest & free:
                 free ^= lowest
                 for row, column in zip(path, columns[1:], strict=True):
-                    following[row], owner[column] = column, row
+                    following[row] = column
+                    owner[column] = row
                 break
             path.append(owner[columns[-1]])
     return following
@@ -238,13 +251,13 @@ def _chains(following: list[int]) -> tuple[list[int], list[int]]:
 
     Vertices are numbered topologically.
     """
-    found = [_NONE] * len(following)
+    chain = [_NONE] * len(following)
     ends: list[int] = []
     for v, after in enumerate(following):
-        if found[v] == _NONE:
-            found[v] = len(ends)
+        if chain[v] == _NONE:
+            chain[v] = len(ends)
             ends.append(v)
-        ends[found[v]] = v
+        ends[chain[v]] = v
         if after != _NONE:
-            found[after] = found[v]
-    return found, ends
+            chain[after] = chain[v]
+    return chain, ends

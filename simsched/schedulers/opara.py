@@ -1,4 +1,4 @@
-"""Opara: streams taken over from producers, launches by what operators need of the GPU."""
+"""Opara: streams taken over from producers, launches by the operators' needs of the GPU."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -11,7 +11,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.model.launches import Launches, kernels_on
-from simsched.schedulers.listing import captured, turns
+from simsched.schedulers.listing import captured_schedule, turns
 from simsched.schedulers.protocol import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
@@ -31,7 +31,7 @@ _MOVING_NAMES: Final = _TABLE.replace("sqrt", "relusqrt").replace("permute", "pr
 
 
 def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool) -> tuple[Floats, str]:
-    """Return what each operator needs of the GPU, shape (n_ops,), and the metric by which it was found.
+    """Return each operator's need of the GPU, shape (n_ops,), and the metric that gives it.
 
     Parameters
     ----------
@@ -39,14 +39,15 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
         One of `METRICS`; None for ``"max"``, if `released` ``"shared_memory"``, or ``"utilization"`` if no operator
         has kernels.
     released
-        Whether the first kernel of an operator speaks for it, against 48 KiB of shared memory, and operators without
-        kernels, or that need 2 limits and more, need infinitely much, as the released search does not find them;
-        otherwise the kernel that needs most, against what a block may have on the device, and 0 if not known.
+        Whether needs are computed as in the released code: by the first kernel of an operator, against 48 KiB of shared
+        memory; operators without kernels, or that need 2 limits and more, need infinitely much, as the released search
+        does not find them. Otherwise by the kernel that needs most, against the device's limit of a block, and 0 if not
+        known.
 
     Raises
     ------
     SchedulerError
-        If no operator has what the metric reads, and not all of them take no time.
+        If no operator has the data of the metric, and not all of them take no time.
     """
     launches = kernels_on(graph, device)
     used = metric
@@ -55,8 +56,8 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
         used = by_kernel if launches.has_shape.any() else "utilization"
     first = launches.ptr[:-1]
     reads = f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
-    known = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
-    if not known.any() and (graph.time != 0).any():
+    has_need = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
+    if not has_need.any() and (graph.time != 0).any():
         raise SchedulerError(
             f"opara: no operator of graph {graph.name!r} has what metric={used!r} reads, {reads}; give that, another "
             f"metric, or order='graph'"
@@ -64,11 +65,11 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     share = np.zeros(len(graph))
     if used == "utilization":
         share = np.nan_to_num(graph.utilization)
-    elif known.any():
+    elif has_need.any():
         limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
         kernels = _of_kernels(used, launches, device, limit)
-        share[known] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[known]
-    return (np.where(known & (share < _FIRST), share, np.inf) if released else share), used
+        share[has_need] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[has_need]
+    return (np.where(has_need & (share < _FIRST), share, np.inf) if released else share), used
 
 
 def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: bool) -> npt.NDArray[np.bool_]:
@@ -77,9 +78,9 @@ def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: b
     Parameters
     ----------
     classes
-        ``"table"``: by kind, or with `by_name` by parts of the name as the released code has it; ``"roofline"``:
-        whose bytes take longer than their FLOP at the rates of the device; ``"measured"``: by `Operator.intensity`;
-        ``"none"``: none.
+        ``"table"``: by kind, or with `by_name` by parts of the name as in the released code; ``"roofline"``:
+        memory-intensive if the bytes take longer than the FLOP at the rates of the device; ``"measured"``: by
+        `Operator.intensity`; ``"none"``: none.
 
     Raises
     ------
@@ -137,14 +138,14 @@ _NOBODY: Final = -1
 
 
 def allocate_streams(graph: OpGraph, order: Sequence[int], allocation: str) -> list[int]:
-    """Return the stream of each operator, in graph order; streams are numbered as they are opened.
+    """Return the stream of each operator, in graph order; streams are numbered in the order of opening.
 
     Parameters
     ----------
     order
         Operators in the order in which they are given streams, a topological one.
     allocation
-        ``"journal"``: the first producer, in the order of arguments, whose stream nobody has taken over yet;
+        ``"journal"``: the first producer, in the order of arguments, whose stream no operator has taken over yet;
         ``"conference"``: the first that has no consumer given before this one.
 
     Notes
@@ -157,8 +158,9 @@ def allocate_streams(graph: OpGraph, order: Sequence[int], allocation: str) -> l
     [0, 0, 1]
     """
     ptr, edges = graph.incoming
-    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
-    heir = [_NOBODY] * len(graph)  # who takes over the stream of an operator
+    bounds = ptr.tolist()
+    producers = graph.src[edges].tolist()
+    heir = [_NOBODY] * len(graph)  # operator that takes over the stream of an operator
     if allocation == "conference":
         for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
             if heir[u] == _NOBODY or v < heir[u]:
@@ -187,16 +189,17 @@ def launch_order(
     memory
         Whether each operator is memory-intensive, in graph order; the others are compute-intensive.
     need
-        What each needs of the GPU, the least first; of equal ones the one that was ready first.
+        Need of each operator, the least first; on ties the one that was ready first.
     by_parity
-        Whose turn it is where both classes are ready: the other class than that of the last launch, or with
-        `by_parity` compute at even and memory at odd places of the order, whatever was launched before.
+        Turns where both classes are ready: the class other than the last launch's, or with `by_parity` compute at even
+        and memory at odd places of the order, whatever was launched before.
 
     Notes
     -----
     Starts with compute. Ready together: in graph order. O(V log V + E log E).
     """
-    waiting, turn = turns(graph), 0
+    waiting = turns(graph)
+    turn = 0
     ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # compute, memory
     order: list[int] = []
     wanted = 0
@@ -204,11 +207,11 @@ def launch_order(
         for v in sorted(waiting.get_ready()):
             heappush(ready[memory[v]], (need[v], turn, v))
             turn += 1
-        taken = wanted if ready[wanted] else 1 - wanted
-        v = heappop(ready[taken])[2]
+        chosen = wanted if ready[wanted] else 1 - wanted
+        v = heappop(ready[chosen])[2]
         order.append(v)
         waiting.done(v)
-        wanted = len(order) % 2 if by_parity else 1 - taken
+        wanted = len(order) % 2 if by_parity else 1 - chosen
     return order
 
 
@@ -224,33 +227,33 @@ def opara(
     classes: Annotated[str, Among(("table", "roofline", "measured", "none"))] = "table",
     max_streams: Size | None = None,
 ) -> Schedule:
-    """Open a stream where no producer's can be taken over, and launch what needs least of the GPU first.
+    """Open a stream where no producer's can be taken over; launch first the operator with the least need of the GPU.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device in us: for the estimate, the algorithm knows no times.
     mode
         ``"paper"`` or ``"impl"``, the released code; see Notes.
     allocation
-        An operator takes over the stream of the first of its producers, in the order of arguments, ``"journal"``:
-        that no operator has gone on from; ``"conference"``: of which it is the first consumer in graph order.
+        An operator takes over the stream of the first of its producers, in the order of arguments, ``"journal"``: whose
+        stream no other operator has taken over; ``"conference"``: of which it is the first consumer in graph order.
         Otherwise it opens a stream.
     order
         ``"resource"``: memory- and compute-intensive operators are launched in turn, of each class the ready one that
         needs least; ``"graph"``: topological order, which needs neither metric nor classes.
     metric
-        What an operator needs, as a part of a limit. Per block: ``"shared_memory"``, ``"threads"``, ``"registers"``,
-        or ``"max"`` of the three; of the whole GPU: ``"blocks"`` of the grid, or ``"occupancy"``, the warps that can
-        be resident; or ``"utilization"``, the operator's own. None: ``"max"`` in mode ``"paper"``,
-        ``"shared_memory"`` in ``"impl"``, and for graphs without any kernels ``"utilization"``.
+        An operator's need, as a part of a limit. Per block: ``"shared_memory"``, ``"threads"``, ``"registers"``, or
+        ``"max"`` of the three; of the whole GPU: ``"blocks"`` of the grid, or ``"occupancy"``, the warps that can be
+        resident; or ``"utilization"``, the operator's own. None: ``"max"`` in mode ``"paper"``, ``"shared_memory"`` in
+        ``"impl"``, and for graphs without any kernels ``"utilization"``.
     classes
         ``"table"``: the paper's list of memory-intensive kinds, all others are compute-intensive; ``"roofline"``:
-        memory-intensive if the bytes take longer than the FLOP at the device's rates, as the simulator has it;
-        ``"measured"``: `Operator.intensity`, into which a profiler's counters go (profiles hold times, which do not
-        tell); ``"none"``: one class.
+        memory-intensive if the bytes take longer than the FLOP at the device's rates, as in the simulator;
+        ``"measured"``: `Operator.intensity`, which holds a profiler's counters (profiles hold times, which do not show
+        the class); ``"none"``: one class.
     max_streams
         Streams of the pool they are taken from in turn: logical stream i runs on i mod `max_streams`. None for no
         limit; PyTorch's pool, which the released code uses, has 32.
@@ -258,8 +261,8 @@ def opara(
     Returns
     -------
     Schedule
-        With `execution="graph"` and `events="literal"`: every pair of a consumer and a producer on two streams has a
-        wait. `estimate` is the list evaluation without contention. `search` holds ``"logical_streams"``,
+        A schedule with `execution="graph"` and `events="literal"`: every pair of a consumer and a producer on two
+        streams has a wait. `estimate` is the list evaluation without contention. `search` holds ``"logical_streams"``,
         ``"streams"`` in use, ``"waits"``, and unless `order` is ``"graph"`` ``"memory_intensive"`` operators and
         ``"metric"``.
 
@@ -301,16 +304,16 @@ def opara(
     released = mode == "impl"
     topological = graph.order_index.tolist()
     launches = topological
-    said: dict[str, object] = {}
+    details: dict[str, object] = {}
     if order == "resource":
         device = cluster.devices[0]
         need, used = needs(graph, device, metric, released=released)
         memory = memory_intensive(graph, device, classes, by_name=released)
-        said = {"metric": used, "memory_intensive": int(memory.sum())}
+        details = {"metric": used, "memory_intensive": int(memory.sum())}
         launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
     streams = allocate_streams(graph, launches if released else topological, allocation)
     pooled = [stream % (max_streams or len(graph)) for stream in streams]
-    return captured(
+    return captured_schedule(
         graph,
         cluster,
         cost,
@@ -318,5 +321,5 @@ def opara(
         pooled,
         scheduler="opara",
         events="literal",
-        search={**said, "logical_streams": max(streams) + 1},
+        search={**details, "logical_streams": max(streams) + 1},
     )

@@ -1,4 +1,4 @@
-"""PEFT: HEFT that looks ahead, by a table of what is left at best."""
+"""PEFT: HEFT with a look ahead, by a table of the least remaining time."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from simsched.schedulers.listing import Instance
 def peft(
     graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None, insertion: bool = True
 ) -> Schedule:
-    """Place ready operators where their finish time and the least that is left behind them are together least.
+    """Place ready operators where their finish time and the least remaining time after them are together least.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     streams
@@ -28,8 +28,8 @@ def peft(
     Returns
     -------
     Schedule
-        With `execution="events"`, launched by start times; `estimate` is the makespan without launch,
-        synchronisation and contention, every transfer with the links to itself.
+        A schedule with `execution="events"`, launched by start times; `estimate` is the makespan without launch,
+        synchronisation and contention; a transfer never shares its links.
 
     Raises
     ------
@@ -38,12 +38,11 @@ def peft(
 
     Notes
     -----
-    PEFT [1]_, section 4. The optimistic cost of an operator on a device is the largest, over those that read
-    from it, of the least, over devices, of their own optimistic cost, their time there, and the mean transfer
-    if that is another device; zero for outputs. Of the operators that are ready the one of largest mean
-    optimistic cost over devices is placed next, where its finish time plus optimistic cost is least. Mean
-    transfers, idle intervals and devices without links are as in `heft`. Equal means: the topological order;
-    equal sums: the first stream of the first device.
+    PEFT [1]_, section 4. The optimistic cost of an operator on a device is the largest cost over its readers, zero for
+    outputs; a reader's cost is the least, over devices, of its own optimistic cost there, its time there, and the mean
+    transfer if that is another device. The ready operator of largest mean optimistic cost over devices is placed next,
+    where its finish time plus optimistic cost is least. Mean transfers, idle intervals and devices without links are as
+    in `heft`. Equal means: the topological order; equal sums: the first stream of the first device.
 
     O(E devices + V (log V + devices streams)): for each edge the least over devices is found once.
 
@@ -61,8 +60,9 @@ def peft(
 
 
 def optimistic_costs(instance: Instance) -> Floats:
-    """Return the least time in us in which all behind an operator could end, by its device, (n_ops, n_devices)."""
-    graph, behind = instance.graph, np.zeros((len(instance.graph), len(instance.devices)))
+    """Return the least us in which all successors of an operator could end, by its device, (n_ops, n_devices)."""
+    graph = instance.graph
+    behind = np.zeros((len(instance.graph), len(instance.devices)))
     ptr, edges = graph.outgoing
     for i in graph.order_index[::-1].tolist():
         reading = edges[ptr[i] : ptr[i + 1]]

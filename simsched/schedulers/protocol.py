@@ -1,4 +1,4 @@
-"""What a scheduler is, what it may ask of the rest of the library, what its options may be, and when it has to stop."""
+"""The protocol of schedulers, the tools that they get, the check of their options, and their deadline."""
 
 import logging
 import signal
@@ -34,27 +34,28 @@ class Scheduler(Protocol):
     """Any function from a graph, a cluster and a cost model to a schedule; options are keyword-only."""
 
     def __call__(self, graph: OpGraph, cluster: Cluster, cost: CostModel, /) -> Schedule:
-        """Return a valid schedule of `graph` on `cluster`, or of a graph rewritten as `Schedule.rewriting` says."""
+        """Return a valid schedule of `graph` on `cluster`, or of a graph rewritten by `Schedule.rewriting`."""
         ...
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a scheduler is given when it asks for it by a keyword-only parameter ``tools`` without a default.
+    """Tools for a scheduler that asks for them by a keyword-only parameter ``tools`` without a default.
 
     Schedulers know neither the simulator nor each other; through this they have both.
 
     Parameters
     ----------
     stage_latency
-        From a graph, a cluster, a cost model and, by keyword, the name of a device to the simulated latency of a stage
-        in us, a function of its groups of operator names.
+        Function from a graph, a cluster, a cost model and, by keyword, the name of a device to a second function: from
+        groups of operator names to the simulated latency of their stage in us.
     makespan
-        From a schedule, a cluster and a cost model to the simulated makespan in us.
+        Function from a schedule, a cluster and a cost model to the simulated makespan in us.
     evaluator
-        From the same to what simulates a schedule that is changed step by step.
+        Function from the same to an evaluator, which simulates a schedule that is changed step by step.
     schedule
-        From a graph, a cluster, a scheduler, a cost model and its options to what the scheduler makes, proved valid.
+        Function from a graph, a cluster, a scheduler, a cost model and its options to the scheduler's schedule, proved
+        valid.
     """
 
     stage_latency: Callable[..., Callable[[Sequence[Sequence[str]]], float]]
@@ -63,28 +64,28 @@ class Tools:
     schedule: Callable[..., Schedule]
 
 
-def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def take_options(scheduler: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a function of this library as its hints have them.
 
-    Options whose hints do not say all that a value may be are left to the function; so are those of other functions.
+    Options whose hints do not describe all values are left to the function; so are options of other functions.
 
     Raises
     ------
     SchedulerError
-        If a value is not what the hint of its option says.
+        If a value does not fit the hint of its option.
     """
-    given = {**getattr(function, "keywords", {}), **options}  # those of a partial function too
+    values = {**getattr(function, "keywords", {}), **options}  # the options of a partial function, too
     function = unwrap(getattr(function, "func", function))
     if not getattr(function, "__module__", "").startswith("simsched."):
         return dict(options)
-    for option, value in given.items():
+    for option, value in values.items():
         hint = _hints(function)[option]
         try:
             if _says_all(hint):
-                given[option] = kind_of(hint).take(value)
+                values[option] = kind_of(hint).take(value)
         except Refused as refused:
             raise SchedulerError(f"{scheduler}: {refused.says(option)}") from None
-    return {option: given[option] for option in options}
+    return {option: values[option] for option in options}
 
 
 _hints = cache(partial(get_type_hints, include_extras=True))
@@ -97,12 +98,12 @@ def _says_all(hint: Any) -> bool:
 
 
 class Deadline:
-    """Within ``with``, says whether a search has to end with the best it has.
+    """Within ``with``, reports whether a search has to end with its best result.
 
     Parameters
     ----------
     scheduler
-        Who searches, for the warning.
+        Name of the searching scheduler, for the warning.
     time_limit
         Wall time in s above 0, from entering the block, the making of machine code left out; None for no limit.
 
@@ -113,9 +114,9 @@ class Deadline:
 
     Notes
     -----
-    The first Ctrl-C is taken as the wish to stop, of a search within a search as that to stop both; a
-    second one interrupts as usual. Only in the main thread does Ctrl-C arrive at all, and a process that
-    ignores it goes on doing so. A search that asks `over` and stops is warned about in the log.
+    The first Ctrl-C means to stop; in a search within a search, to stop both. A second one interrupts as usual. Only
+    the main thread gets Ctrl-C, and a process that ignores it continues to do so. A search that asks `over` and stops
+    is warned about in the log.
 
     >>> with Deadline("search", time_limit=3600.0) as deadline:
     ...     deadline.over()
@@ -126,7 +127,7 @@ class Deadline:
         self.reason: str | None = None
         self._scheduler = scheduler
         self._limit = inf if time_limit is None else float(time_limit)
-        self._usual: Any = None  # what Ctrl-C did before, while this one hears it
+        self._usual: Any = None  # handler of Ctrl-C before this one
         self._interrupted = False
 
     def __enter__(self) -> "Deadline":
@@ -149,8 +150,9 @@ class Deadline:
         return self.reason is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._interrupted, usual = True, self._usual
+        self._interrupted = True
+        usual = self._usual
         note_stopped(self._scheduler)
         self.__exit__()  # a second Ctrl-C is not asked
         if isinstance(getattr(usual, "__self__", None), Deadline):
-            usual(number, frame)  # that of the search which this one is a part of
+            usual(number, frame)  # the handler of the search which this one is a part of

@@ -12,7 +12,7 @@ def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: S
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Not used: this scheduler knows no times, so the schedule has no `estimate`.
     streams

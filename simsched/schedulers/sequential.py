@@ -9,14 +9,14 @@ def sequential(graph: OpGraph, cluster: Cluster, cost: CostModel) -> Schedule:
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
 
     Returns
     -------
     Schedule
-        With `execution="events"`; `estimate` is the sum of the times.
+        A schedule with `execution="events"`; `estimate` is the sum of the times.
 
     Notes
     -----

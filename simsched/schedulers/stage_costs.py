@@ -1,4 +1,4 @@
-"""What a stage costs: the `stage_latency` option of schedulers that work by stages."""
+"""Latencies of stages: the `stage_latency` option of schedulers that work by stages."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ NAMES: Final = ("executed", "simulated", "hios-sim")
 class StageFormula(Checked):
     """Latency of a stage by a formula: the longest group, longer with each further group, and a constant.
 
-    ``max over groups of the summed times * (1 + slowdown * (groups - 1)) + constant``, in us; the
-    time of merged operators is that of the merged one.
+    ``max over groups of the summed times * (1 + slowdown * (groups - 1)) + constant``, in us; merged operators count
+    with the merged operator's time.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class StageFormula(Checked):
         return max(group_times) * (1 + self.slowdown * (len(group_times) - 1)) + self.constant
 
 
-# a function of (groups, merged=False) says how many us groups take side by side, or all their operators merged into one
+# a function of (groups, merged=False): the us that groups take side by side, or all their operators merged into one
 StageLatencyOption = str | StageFormula | Callable[..., float] | Mapping[Groups, float]
 
 
@@ -58,7 +58,7 @@ class StageCost:
     Parameters
     ----------
     scheduler
-        Who asks, for errors.
+        Name of the scheduler, for errors.
     option
         ``"executed"``, see `ExecutedStage`; ``"simulated"``, without launches and barrier; ``"hios-sim"``: half the
         sum of the times plus half of the larger of the sum of time x utilization (1 where unknown) and the longest, of
@@ -71,7 +71,8 @@ class StageCost:
     merged_time
         Time in us of the operators of a stage merged into one, for all but functions and tables.
     class_of
-        By operator; stages of equal classes, group by group, take equally long. None: operators are not alike.
+        Class by operator; stages of equal classes, group by group, take equally long. None: every operator is its own
+        class.
 
     Attributes
     ----------
@@ -83,7 +84,7 @@ class StageCost:
     UnknownNameError
         If `option` is a name that is not known.
     SchedulerError
-        If it is nothing of the kind, or, when asked, a table lacks a stage or an answer is no time.
+        If the option has another type, a table lacks a stage, or an answer is no time.
     """
 
     def __init__(
@@ -99,7 +100,8 @@ class StageCost:
         merged_time: Callable[[Groups], float] | None = None,
         class_of: Mapping[str, Hashable] | None = None,
     ) -> None:
-        self._scheduler, self._class_of = scheduler, class_of
+        self._scheduler = scheduler
+        self._class_of = class_of
         self.known: dict[tuple[Hashable, bool], float] = {}
         self._ask: Callable[[Groups, bool], Any] = self._look_up
         if isinstance(option, str) and option not in NAMES:
@@ -156,10 +158,10 @@ class ExecutedStage:
 
     Notes
     -----
-    The engine repeats a stage of one group without waiting in between, so that its launches hide behind its kernels:
-    it takes the longer of the two, with the gap behind the last kernel. After each run of a stage of several groups it
-    waits for the device. That takes the first launch; then the simulated stage or, where that ends later, the kernels
-    of some group from their launch on, as groups are launched one after the other; then the barrier.
+    The engine repeats a stage of one group without waiting in between, so that its launches overlap its kernels: it
+    takes the longer of the two, with the gap after the last kernel. After each run of a stage of several groups it
+    waits for the device. Such a stage takes the first launch; then the simulated stage or, where that ends later, the
+    kernels of some group from their launch on, as groups are launched one after the other; then the barrier.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class ExecutedStage:
 
 
 def executed_in_turn(ops: Sequence[Operator], times: Sequence[float], device: Device) -> float:
-    """Return the latency in us of operators one after the other, as `ExecutedStage` has that of one group.
+    """Return the latency in us of operators one after the other, as `ExecutedStage` computes it for one group.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Everything that is seen: charts, Gantt charts, traces for Perfetto, drawings, reports, notebooks."""
+"""Displays: charts, Gantt charts, traces for Perfetto, drawings, reports, notebooks."""
 
 from simsched.base.shown import VIEWS
 

@@ -1,4 +1,4 @@
-"""What a chart shows and what it looks like, whoever draws it: `paper` with matplotlib, `report.figures` in pages."""
+"""Charts as data: values and looks, drawn by `paper` with matplotlib and by `report.figures` in pages."""
 
 import re
 from collections import Counter
@@ -16,22 +16,30 @@ from simsched.base.text import printable, printable_lines
 from simsched.base.units import time_unit
 from simsched.model import Floats, Ints, OpGraph
 
-WIDE, WIDEST = 8.0, 30.0  # where the largest place, or value, is more times the least its axis is logarithmic
+# where the largest place, or value, is more times the least its axis is logarithmic
+WIDE = 8.0
+WIDEST = 30.0
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
 BREAKS: Final = re.compile(r"(?<=[:./_\-\s])")
 """Where names are broken."""
-_LEAST_ROOM, _LEAST_FACTOR = 0.14, 1.05  # between ticks, as a part of an axis; of colours to either side
-_LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
-_LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
+# between ticks, as a part of an axis; of colours to either side
+_LEAST_ROOM = 0.14
+_LEAST_FACTOR = 1.05
+# of a law: number of sizes, and the largest over the least
+_LEAST_SIZES = 3
+_LEAST_SPAN = 4.0
+# a flatter or less certain exponent is not reported
+_LEAST_EXPONENT = 0.2
+_MOST_ERROR = 0.15
 # Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
 PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
-GREY: Final = "#999999"  # kinds behind the palette
-# of schedulers: the same with grey for yellow, of which a line is not seen on white
+GREY: Final = "#999999"  # kinds after the palette
+# of schedulers: the same with grey for yellow, because a yellow line is not seen on white
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#737373")
 _TINTS: Final = (0.0, 0.6, 0.25, 0.8)  # shares of white
 # the shape of each scheduler: of lists, stages, baselines, captured graphs and searches; and, by their order, its
-# colour: that which none of those before it has, as long as there is one
+# colour: the one that no earlier one has, as long as there is one
 _SHAPES: Final = {
     "lios": 0,
     "hios-lp": 1,
@@ -59,7 +67,7 @@ SHAPES: Final = 8
 
 
 class Look(NamedTuple):
-    """What a scheduler looks like: its colour, and which kind of line, marker and hatch it has."""
+    """Look of a scheduler: its colour, and its kind of line, marker and hatch."""
 
     colour: str
     shape: int
@@ -67,7 +75,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows, and whether it is logarithmic; None where the values decide."""
+    """Title of an axis, and whether it is logarithmic; None where the values decide."""
 
     label: str = ""
     log: bool | None = False
@@ -85,8 +93,8 @@ def growth(times: Mapping[Any, Floats]) -> float | None:
         return None
     sizes = np.repeat(np.array(list(times), np.float64), [len(row) for row in times.values()])
     (exponent, _), covariance = np.polyfit(np.log(sizes), np.log(np.concatenate(list(times.values()))), 1, cov=True)
-    known = exponent >= _LEAST_EXPONENT and covariance[0, 0] <= _MOST_ERROR**2
-    return float(exponent) if known else None
+    is_known = exponent >= _LEAST_EXPONENT and covariance[0, 0] <= _MOST_ERROR**2
+    return float(exponent) if is_known else None
 
 
 @dataclass(frozen=True)
@@ -100,23 +108,23 @@ class Chart:
         the means of each name, in a band of a sample standard deviation (n - 1). Bars are means, with such a deviation;
         boxes quartiles; in groups by place, or one by one where the only place is None. A map has a row of cells for
         each name. A tornado has a bar per place, from `reference` to the values of two names. A stack has a bar per
-        place, of the values of all names one behind the other. A scatter has points (x, y, from, to), with a bar along
-        x from the one to the other.
+        place, of the values of all names one after the other. A scatter has points (x, y, from, to), with a bar along x
+        from the one to the other.
     series
         Values by name and place.
     x, y
-        Axes of the places and of the values; of a map `y` is that of the rows, of a scatter of both values.
+        Axes of the places and of the values; a map's `y` is the axis of the rows, a scatter's the axis of both values.
     title, note
         Above and below.
     reference
-        A line across all values: 1 of speedups, say. Where the colours of a map turn; where a tornado begins. None:
-        there is none.
+        A line across all values: 1 of speedups, say. Where the colours of a map turn; where a tornado begins. None: no
+        line.
     upright
-        Where upright lines stand.
+        Positions of upright lines.
     geometric
-        Whether means and deviations are those of logarithms, and the legend tells how a line grows.
+        Whether means and deviations are of logarithms, and the legend shows the growth of a line.
     label, limits
-        What the colours of a map mean, and values that they reach at least.
+        Meaning of a map's colours, and values that they reach at least.
     columns
         Width in columns of a paper, 1 or 2.
     hollow
@@ -144,18 +152,18 @@ class Chart:
     hollow: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        found = {
-            name: {x: np.atleast_1d(np.asarray(each, np.float64)) for x, each in given.items()}
-            for name, given in self.series.items()
+        arrays = {
+            name: {x: np.atleast_1d(np.asarray(row, np.float64)) for x, row in cells.items()}
+            for name, cells in self.series.items()
         }
-        if not any(found.values()):
+        if not any(arrays.values()):
             raise StudyError("there is nothing to draw: no name has any values")
         for text in ("title", "note", "label"):
             object.__setattr__(self, text, printable_lines(getattr(self, text)))
-        object.__setattr__(self, "series", {name: given for name, given in found.items() if given})
+        object.__setattr__(self, "series", {name: cells for name, cells in arrays.items() if cells})
         if self.geometric and not self.numeric:
             raise StudyError("times are drawn over sizes, which must be numbers: try a bar plot")
-        values = [value for given in self.series.values() for row in given.values() for value in (row.min(), row.max())]
+        values = [value for cells in self.series.values() for row in cells.values() for value in (row.min(), row.max())]
         for name, among, wide in (("x", self.places if self.numeric else (), WIDE), ("y", values, WIDEST)):
             axis: Axis = getattr(self, name)
             if axis.log is None:
@@ -163,16 +171,16 @@ class Chart:
                 object.__setattr__(self, name, replace(axis, log=log))
         if self.x.log and self.numeric and min(self.places) <= 0:
             raise StudyError(f"a logarithmic axis has no place for {min(self.places):g} of the x axis")
-        for name, given in self.series.items() if self.y.log else ():
-            for x, row in given.items():
+        for name, cells in self.series.items() if self.y.log else ():
+            for x, row in cells.items():
                 if row.min() <= 0:
                     text = f"a logarithmic axis has no place for {row.min():g} of {name!r} at {x!r}"
                     raise StudyError(f"{text}: draw it on a linear one")
 
     @cached_property
     def places(self) -> list[Any]:
-        """All places: numbers from the smallest to the largest, anything else in the order of its first use."""
-        return ordered(x for given in self.series.values() for x in given)
+        """All places: numbers from the smallest to the largest, others in the order of their first use."""
+        return distinct_places(x for cells in self.series.values() for x in cells)
 
     @property
     def numeric(self) -> bool:
@@ -180,23 +188,23 @@ class Chart:
         return all(map(is_number, self.places))
 
     @property
-    def grouped(self) -> bool:
-        """Whether there are several places, so that names are told by a legend."""
+    def has_groups(self) -> bool:
+        """Whether there are several places, so that a legend distinguishes the names."""
         return self.places != [None]
 
     @property
     def legend(self) -> bool:
-        """Whether a legend tells the names."""
-        return self.kind != "map" and self.grouped
+        """Whether a legend has the names."""
+        return self.kind != "map" and self.has_groups
 
     @property
     def lying(self) -> bool:
-        """Whether places, or names, stand from top to bottom."""
+        """Whether places, or names, are listed from top to bottom."""
         return self.kind in ("bar", "box", "tornado", "stack")
 
     @property
     def ticks(self) -> list[float]:
-        """Places that are numbers far enough apart to be told at an axis, else none."""
+        """Places that are numbers far enough apart for labels at an axis, else none."""
         if not self.numeric or len(self.places) < 2:
             return []
         at = np.log(self.places) if self.x.log else np.array(self.places)
@@ -205,11 +213,11 @@ class Chart:
     @cached_property
     def means(self) -> dict[tuple[Any, Any], float]:
         """Mean by name and place."""
-        return {(name, x): float(row.mean()) for name, given in self.series.items() for x, row in given.items()}
+        return {(name, x): float(row.mean()) for name, cells in self.series.items() for x, row in cells.items()}
 
     @property
     def looks(self) -> dict[Any, Look]:
-        """What each name looks like; those of tornadoes and stacks are no schedulers."""
+        """Look of each name; names of tornadoes and stacks are no schedulers."""
         return {
             name: Look(look.colour, 0) if self.kind in ("tornado", "stack") else look
             for name, look in looks_of(self.series).items()
@@ -226,15 +234,16 @@ class Chart:
 
     @property
     def rows(self) -> list[Any]:
-        """Rows of a map from the top: numbers grow upwards, anything else comes in the order of its first use."""
-        rows = ordered(self.series)
+        """Rows of a map from the top: numbers grow upwards, others are in the order of their first use."""
+        rows = distinct_places(self.series)
         return rows[::-1] if all(map(is_number, rows)) else rows
 
     @property
     def colours(self) -> list[float]:
-        """Values that the colours of a map are told by, evenly: from the least to the most, or by factors."""
-        given = (*self.means.values(), *(self.limits or ()))
-        low, high = min(given), max(given)
+        """Values in the legend of a map's colours, evenly spaced: from the least to the most, or by factors."""
+        shown_values = (*self.means.values(), *(self.limits or ()))
+        low = min(shown_values)
+        high = max(shown_values)
         if self.reference is None:
             return list(np.linspace(low, high if high > low else low + 1.0, 5))
         span = max(high / self.reference, self.reference / low, _LEAST_FACTOR)  # half is as far as twice
@@ -242,58 +251,65 @@ class Chart:
 
     @property
     def diagonal(self) -> tuple[float, float]:
-        """From where to where both axes of a scatter go."""
-        given = [value for points in self.series.values() for row in points.values() for value in row[:2].tolist()]
-        room = 0.06 * (max(given) - min(given)) or 0.5 * max(given) or 1.0
-        return max(0.0, min(given) - room), max(given) + room
+        """Ends of both axes of a scatter."""
+        coordinates = [
+            value for points in self.series.values() for row in points.values() for value in row[:2].tolist()
+        ]
+        room = 0.06 * (max(coordinates) - min(coordinates)) or 0.5 * max(coordinates) or 1.0
+        return max(0.0, min(coordinates) - room), max(coordinates) + room
 
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
-        """Return place, mean, and what is a sample standard deviation below and above it, in the order of the places.
+        """Return by place the mean, and the ends of a sample standard deviation below and above it, in order.
 
-        On a logarithmic axis, which has no place for 0, what would reach that ends at the least value.
+        On a logarithmic axis, which has no place for 0, a lower end that would reach 0 is the least value.
         """
-        found = []
+        rows = []
         for x in self.places:
             if (row := self.series[name].get(x)) is not None:
-                given = np.log(row) if self.geometric else row
-                mean, std = float(given.mean()), float(given.std(ddof=1)) if len(given) > 1 else 0.0
+                sample = np.log(row) if self.geometric else row
+                mean = float(sample.mean())
+                std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
                 ends = (mean, mean - std, mean + std)
                 mean, low, high = (float(value) for value in np.exp(ends)) if self.geometric else ends
-                found.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
-        return found
+                rows.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
+        return rows
 
-    def told(self, name: Any) -> str:
-        """Return what a legend says of a name; of a geometric chart also how it grows, where that is known."""
+    def legend_text(self, name: Any) -> str:
+        """Return the legend's text for a name; in a geometric chart with its growth, where it is known."""
         power = growth(self.series[name]) if self.geometric else None
         return str(name) if power is None else f"{name} O(n^{power:.2f})"
 
 
-def timed(chart: Chart) -> Chart:
-    """Return a chart whose values are times in us in the unit that reads best, which their axis names."""
-    scale, unit = time_unit(max(float(row.max()) for given in chart.series.values() for row in given.values()))
-    series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
-    told: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
+def in_time_unit(chart: Chart) -> Chart:
+    """Return a chart whose values are times in us with the times in the unit that reads best, named on their axis."""
+    scale, unit = time_unit(max(float(row.max()) for cells in chart.series.values() for row in cells.values()))
+    series = {name: {x: row / scale for x, row in cells.items()} for name, cells in chart.series.items()}
+    changes: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
     if chart.kind != "map":
         axes = "xy" if chart.kind == "scatter" else "y"
-        told = {each: replace(getattr(chart, each), label=f"{getattr(chart, each).label} ({unit})") for each in axes}
-    return replace(chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **told)
+        changes = {
+            field: replace(getattr(chart, field), label=f"{getattr(chart, field).label} ({unit})") for field in axes
+        }
+    return replace(
+        chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **changes
+    )
 
 
-def ordered(places: Iterable[Any]) -> list[Any]:
+def distinct_places(places: Iterable[Any]) -> list[Any]:
     """Return places once each: numbers from the smallest to the largest, others in the order of their first use."""
-    found = list(dict.fromkeys(places))
-    return sorted(found) if all(map(is_number, found)) else found
+    distinct_ = list(dict.fromkeys(places))
+    return sorted(distinct_) if all(map(is_number, distinct_)) else distinct_
 
 
-def named(values: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by name and place, of values by name alone: the place is None."""
-    return {name: {None: each} for name, each in values.items()}
+    return {name: {None: value} for name, value in values.items()}
 
 
-def broken(name: str, width: int) -> str:
-    """Return a printable name on as many lines as it needs, broken behind punctuation where it has any.
+def break_name(name: str, width: int) -> str:
+    """Return a printable name on as many lines as it needs, broken after punctuation where possible.
 
-    >>> broken("my_package.my_module:round_robin", 12).split()
+    >>> break_name("my_package.my_module:round_robin", 12).split()
     ['my_package.', 'my_module:', 'round_robin']
     """
     lines = re.findall(rf".{{1,{width}}}(?:\s|{BREAKS.pattern}|$)|.{{1,{width}}}", printable(name))
@@ -312,54 +328,56 @@ def number(value: float) -> str:
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each scheduler of a figure, or of anything else that is drawn.
+    """Return the look of each scheduler of a figure, or of any other names.
 
     Parameters
     ----------
     names
-        A name of `SCHEDULERS`, also with options behind a blank such as ``"hios-lp w=4"``, is of its kind: lists,
-        stages, baselines, captured graphs or searches. All others are of one kind.
+        Names of `SCHEDULERS`, also with options after a blank such as ``"hios-lp w=4"``, are of that scheduler's kind:
+        lists, stages, baselines, captured graphs or searches. All others are of one kind.
 
     Notes
     -----
     Kinds differ by shape. No colour is there twice in a figure of up to seven names, and no look in one of up to 56.
-    Who comes first in the order of `_SHAPES`, then of the names, has its own colour if nobody has that, else the
-    one that the fewest have. So a scheduler looks the same in most figures, and schedulers alike in any order.
+    Names choose in the order of `_SHAPES`, then alphabetically: each gets its usual colour if that is free, else the
+    one that the fewest have. So a scheduler looks the same in most figures, and the same names look alike in any order.
 
     >>> looks_of(["sequential", "lios"])
     {'sequential': Look(colour='#737373', shape=2), 'lios': Look(colour='#0072B2', shape=0)}
     """
-    given = list(dict.fromkeys(names))
+    names_ = list(dict.fromkeys(names))
     place = {name: i for i, name in enumerate(_SHAPES)}
     used: Counter[str] = Counter()
-    found: dict[str, Look] = {}
-    for name in sorted(given, key=lambda name: place.get(name, len(place))):
+    look_of: dict[str, Look] = {}
+    for name in sorted(names_, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
-        kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
-        # stable: of those that the fewest have, its own first
+        kind = _SHAPES.get(stem, _OTHERS)
+        own = place.get(stem, 0)
+        # stable: among the least used colours, its usual one first
         colours = sorted((COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))), key=used.__getitem__)
         shapes = (kind, *range(_OTHERS, SHAPES), *range(_OTHERS))
         looks = [Look(colour, shape) for shape in shapes for colour in colours]
-        found[name] = next((look for look in looks if look not in found.values()), looks[0])
-        used[found[name].colour] += 1
-    return {name: found[name] for name in given}
+        look_of[name] = next((look for look in looks if look not in look_of.values()), looks[0])
+        used[look_of[name].colour] += 1
+    return {name: look_of[name] for name in names_}
 
 
 def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
-    """Return the number of each operator's colour by its kind, shape (n_ops,); what colours are called, and colours.
+    """Return each operator's number of colour by its kind, shape (n_ops,); the names of the colours; and the colours.
 
     Colours go to the kinds that the graph has most of; kinds after the seventh share one.
     """
     codes, labels = graph.labels("kind")
     counts = np.bincount(codes, minlength=len(labels))
     order = np.argsort(-counts, kind="stable")
-    rank, n_kinds = np.argsort(order), np.count_nonzero(counts)
+    rank = np.argsort(order)
+    n_kinds = np.count_nonzero(counts)
     names = [printable(str(labels[i])) for i in order[: min(n_kinds, len(PALETTE))]]
     names += ["other"] if n_kinds > len(PALETTE) else []
     return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))
 
 
-def tinted(code: int, tint: int) -> str:
+def tint_colour(code: int, tint: int) -> str:
     """Return a colour of the palette, which begins again after its end, in one of four tints."""
     white = _TINTS[tint % len(_TINTS)]
     return "#" + "".join(f"{round(c + (255 - c) * white):02X}" for c in bytes.fromhex(PALETTE[code % len(PALETTE)][1:]))

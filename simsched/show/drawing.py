@@ -15,7 +15,7 @@ from simsched.base.errors import GraphError
 from simsched.base.io import write_file
 from simsched.base.units import format_time
 from simsched.model import Ints, Operator, OpGraph, Schedule
-from simsched.show.chart import PALETTE, ink, kind_colours, tinted
+from simsched.show.chart import PALETTE, ink, kind_colours, tint_colour
 from simsched.show.markup import pieces, printable
 
 __all__ = ["to_dot", "to_svg"]
@@ -27,18 +27,30 @@ MOST_POINTS: Final = 150_000
 """Rows that all edges together may pass through."""
 _POINT: Final = 12  # pixels that an edge takes where it passes through a row
 _ABREAST: Final = 12  # operators without edges in a row
-_ONE_WAY, _BOTH_WAYS = 4, 8  # pairs of sweeps, then sweeps; more change little
+# pairs of sweeps, then sweeps; more change little
+_ONE_WAY = 4
+_BOTH_WAYS = 8
 _piece: Final = pieces("drawing.svg")
-_MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, beside bands, least for the title
-_NAME, _DETAIL = 12, 10  # sizes of letters
-_HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
-_ROW: Final = 84  # from the top of a row to that of the next one
+# pixels: around everything, beside bands, least for the title
+_MARGIN = 24
+_BAND_LABEL = 64
+_HEADING = 600
+# sizes of letters
+_NAME = 12
+_DETAIL = 10
+# of boxes
+_HEIGHT = 40
+_NARROWEST = 56
+_WIDEST = 220
+_PADDING = 8
+_GAP = 18
+_ROW: Final = 84  # from the top of a row to the next row's
 _NARROW: Final = 0.37  # width of a narrow character by its height
 _BAND_FILLS: Final = ("#eef2f7", "#dfe6ef")
 
 
 class Box(NamedTuple):
-    """What is said about an operator."""
+    """Text on an operator."""
 
     name: str
     detail: str
@@ -47,7 +59,7 @@ class Box(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What is said about a graph or schedule."""
+    """Boxes and bands of a graph or schedule."""
 
     title: str
     subtitle: str
@@ -87,7 +99,7 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> to_svg(OpGraph([Operator("a", "conv", time=3.0)])).count("<rect")  # paper, box and legend
     3
     """
-    return _written(_svg(describe(shown)), path)
+    return _write(_svg(describe(shown)), path)
 
 
 def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
@@ -96,7 +108,7 @@ def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     Parameters
     ----------
     shown
-        What to draw; see `simsched.show.drawing.to_svg`. Stages are clusters where they are bands there.
+        The graph or schedule to draw; see `simsched.show.drawing.to_svg`. Bands of stages there are clusters here.
     path
         Where to write it, whole or not at all.
 
@@ -117,10 +129,10 @@ def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> print(to_dot(graph).splitlines()[-2])
       n0 -> n1;
     """
-    return _written("".join(_dot(describe(shown))), path)
+    return _write("".join(_dot(describe(shown))), path)
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+def _write(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is not None:
         write_file(path, text)
     return text
@@ -133,18 +145,23 @@ def _svg(picture: Picture) -> str:
     left = _MARGIN + (0 if picture.stage is None else _BAND_LABEL)
     drawn = int(x.max() + half.max())
     right = max(left + drawn, _MARGIN + _HEADING)
-    meanings, at, last = [], float(_MARGIN), 82
+    meanings = []
+    at = float(_MARGIN)
+    last = 82
     for fill, meaning in picture.legend:  # side by side, on as many lines as that takes
-        text = shortened(printable(meaning), 11, 200)
-        taken = 30 + text_width(text, 11)
-        if at > _MARGIN and at + taken > right:
-            at, last = _MARGIN, last + 18
+        text = shorten(printable(meaning), 11, 200)
+        width_ = 30 + text_width(text, 11)
+        if at > _MARGIN and at + width_ > right:
+            at = _MARGIN
+            last = last + 18
         meanings.append(
             f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
             f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>'
         )
-        at += taken
-    top, full, room = last + 32, right + _MARGIN, right - _MARGIN
+        at += width_
+    top = last + 32
+    full = right + _MARGIN
+    room = right - _MARGIN
     bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
     return (
         _piece(
@@ -153,8 +170,8 @@ def _svg(picture: Picture) -> str:
             height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
             label=f"{picture.title}: {picture.subtitle}",
             margin=_MARGIN,
-            title=shortened(picture.title, 17, room),
-            subtitle=shortened(picture.subtitle, 12, room),
+            title=shorten(picture.title, 17, room),
+            subtitle=shorten(picture.subtitle, 12, room),
             legend_="".join(meanings),
             top=top,
             left=(left + right - drawn) // 2,
@@ -169,7 +186,8 @@ def _svg(picture: Picture) -> str:
 def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
     for i, k in enumerate(np.unique(stage).tolist()):
         here = y[: len(stage)][stage == k]
-        above, below = here.min() - 16, here.max() + _HEIGHT + 16
+        above = here.min() - 16
+        below = here.max() + _HEIGHT + 16
         yield (
             _piece(
                 "band",
@@ -188,7 +206,7 @@ def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
 def _boxes(boxes: Sequence[Box], x: list[int], half: list[int], y: list[int]) -> Iterator[str]:
     for box, middle, side, top in zip(boxes, x, half, y, strict=False):
         name, detail = (
-            shortened(text, size, 2 * (side - _PADDING)) for text, size in ((box.name, _NAME), (box.detail, _DETAIL))
+            shorten(text, size, 2 * (side - _PADDING)) for text, size in ((box.name, _NAME), (box.detail, _DETAIL))
         )
         yield (
             _piece(
@@ -222,15 +240,15 @@ def _edges(routes: list[list[int]], x: list[int], y: list[int], n_boxes: int) ->
 
 
 def _dot(picture: Picture) -> Iterator[str]:
-    label = _quoted(f"{picture.title}\n{picture.subtitle}")
+    label = _quote(f"{picture.title}\n{picture.subtitle}")
     yield (
-        f"digraph {_quoted(picture.title)} {{\n"
+        f"digraph {_quote(picture.title)} {{\n"
         f'  graph [label={label}, labelloc=t, fontname="Helvetica", bgcolor="#ffffff"];\n'
         '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11, height=0.5];\n'
         '  edge [color="#6b7280", arrowsize=0.6];\n'
     )
     for i, box in enumerate(picture.boxes):
-        label = _quoted(f"{box.name}\n{box.detail}")
+        label = _quote(f"{box.name}\n{box.detail}")
         yield f'  n{i} [label={label}, fillcolor="{box.fill}", fontcolor="{ink(box.fill)}"];\n'
     for k in [] if picture.stage is None else np.unique(picture.stage).tolist():
         members = " ".join(f"n{i};" for i in np.flatnonzero(picture.stage == k))
@@ -239,14 +257,14 @@ def _dot(picture: Picture) -> Iterator[str]:
     yield "}\n"
 
 
-def _quoted(text: str) -> str:
-    """Return a text as a string of DOT, in which names of entities and escapes stand for themselves."""
+def _quote(text: str) -> str:
+    """Return a text as a string of DOT, in which names of entities and escapes stay literal."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
     return '"' + plain.replace("\n", "\\n") + '"'
 
 
 def describe(shown: OpGraph | Schedule) -> Picture:
-    """Return what is to be said about a graph or schedule.
+    """Return the texts and bands of a graph or schedule.
 
     Raises
     ------
@@ -257,21 +275,25 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
     edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
-    subtitle = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
+    subtitle = f"{_count(len(graph), 'operator')}, {_count(len(graph.src), 'edge')}"
     if not isinstance(shown, Schedule):
         colour, kinds = kind_colours(graph)
         boxes = [_box(op, _size(op), kinds[k][1]) for op, k in zip(graph.operators, colour.tolist(), strict=True)]
         number = np.bincount(colour)
         legend = [(fill, f"{printable(kind)} ({number[k]})") for k, (kind, fill) in enumerate(kinds)]
         return Picture(printable(graph.name), subtitle, boxes, edges, legend)
-    plan, several = shown, len(shown.devices_used) > 1
+    plan = shown
+    several = len(shown.devices_used) > 1
     by_operator = np.argsort(plan.op)
-    device, stream, stage = plan.device[by_operator], plan.stream[by_operator], plan.stage[by_operator]
+    device = plan.device[by_operator]
+    stream = plan.stream[by_operator]
+    stage = plan.stage[by_operator]
     lane = list(zip(device.tolist(), stream.tolist(), strict=True))
-    lanes, tints = Counter(lane), Counter[int]()
+    lanes = Counter(lane)
+    tints = Counter[int]()
     fills: dict[tuple[int, int], str] = {}
     for d, s in sorted(lanes):  # a hue for each device, or for each stream of the only one
-        fills[d, s] = tinted(d, tints[d]) if several else tinted(tints[d], tints[d] // len(PALETTE))
+        fills[d, s] = tint_colour(d, tints[d]) if several else tint_colour(tints[d], tints[d] // len(PALETTE))
         tints[d] += 1
     where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
     staged = plan.execution == "stages"
@@ -283,16 +305,16 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     legend = [(fills[at], f"{where[at]} ({lanes[at]})") for at in list(fills)[:_LISTED]]
     if len(fills) > _LISTED:
         legend.append(("none", f"and {len(fills) - _LISTED} more"))
-    subtitle += f", {_counted(len(fills), 'stream')} on {_counted(len(plan.devices_used), 'device')}"
+    subtitle += f", {_count(len(fills), 'stream')} on {_count(len(plan.devices_used), 'device')}"
     if staged:
-        subtitle += f", {_counted(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
+        subtitle += f", {_count(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
     if plan.estimate is not None:
         subtitle += f", estimate {format_time(plan.estimate)}"
     title = f"{printable(graph.name)} by {printable(plan.scheduler)}"
     return Picture(title, subtitle, boxes, edges, legend, stage if banded else None)
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -334,8 +356,8 @@ def lay_out(
 
     Notes
     -----
-    Rows are topological generations. Each vertex wants to lie at the mean of its neighbours above, then below, then
-    both; a row takes this order, and the places nearest to what is wanted at which boxes do not touch.
+    Rows are topological generations. Each vertex is attracted to the mean of its neighbours above, then below, then
+    both; a row takes this order, and the places nearest to these means at which boxes do not touch.
     """
     from scipy.optimize import isotonic_regression
     from scipy.sparse import coo_array, eye_array
@@ -348,7 +370,8 @@ def lay_out(
         passed = range(rows[u] + 1, rows[v])
         routes.append([u, *range(len(rows), len(rows) + len(passed)), v])
         rows += passed
-    row, n = np.array(rows), len(rows)
+    row = np.array(rows)
+    n = len(rows)
     steps = np.array([step for route in routes for step in pairwise(route)], np.int64).reshape(-1, 2)
     weight = np.array([1.0, 2.0, 8.0])[(steps >= len(room)).sum(axis=1)]  # long edges are to be straight
     room = np.concatenate([room, np.full(n - len(room), _POINT)])
@@ -358,7 +381,7 @@ def lay_out(
         x[layer] = np.cumsum(room[layer]) - (room[layer].sum() + room[layer]) / 2
     above = coo_array((weight, tuple(steps.T[::-1])), (n, n))
     for sweep, links in enumerate([above, above.T] * _ONE_WAY + [above + above.T] * _BOTH_WAYS):
-        mean = (links + 1e-6 * eye_array(n)).tocsr()  # who has no neighbour stays
+        mean = (links + 1e-6 * eye_array(n)).tocsr()  # a vertex without neighbours stays
         mean.data /= np.repeat(mean.sum(axis=1), np.diff(mean.indptr))
         for layer in layers[:: -1 if sweep % 2 else 1]:
             wanted = mean[layer] @ x
@@ -380,8 +403,8 @@ def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
         row[ops] = r
     alone = np.bincount(np.array(edges, np.int64).ravel(), minlength=n) == 0
     row[alone] = np.arange(alone.sum()) // _ABREAST
-    found: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
-    return found
+    positions: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
+    return positions
 
 
 def text_width(text: str, size: float) -> float:
@@ -398,14 +421,15 @@ def _em(character: str) -> float:
     return 0.61 if character.isascii() and not character.isupper() else 0.78
 
 
-def shortened(text: str, size: float, width: float) -> str:
-    """Return a text that is no wider than given; what is too long loses its middle.
+def shorten(text: str, size: float, width: float) -> str:
+    """Return a text that is no wider than given; a longer one loses its middle.
 
-    >>> shortened("inception_5b_branch_pool", 12, 90)
+    >>> shorten("inception_5b_branch_pool", 12, 90)
     'incept…_pool'
     """
-    found, kept = text, min(len(text), int(width / size / _NARROW))
-    while text_width(found, size) > width:
-        kept -= 1
-        found = f"{text[: (kept + 1) // 2]}\u2026{text[len(text) - kept // 2 :]}"
-    return found
+    short = text
+    length = min(len(text), int(width / size / _NARROW))
+    while text_width(short, size) > width:
+        length -= 1
+        short = f"{text[: (length + 1) // 2]}\u2026{text[len(text) - length // 2 :]}"
+    return short

@@ -1,4 +1,4 @@
-"""What is said of graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
+"""Facts about graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,11 +11,13 @@ from simsched.model.graph.opgraph import longest_to
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 
-_LONGEST, _LISTED = 200, 8  # characters of a cell; devices whose memory is listed
+# characters of a cell; devices whose memory is listed
+_LONGEST = 200
+_LISTED = 8
 
 
 class Fact(NamedTuple):
-    """What is said of something: in JSON if it has a key, on a line if it has a text."""
+    """A fact: in JSON if it has a key, on a line if it has a text."""
 
     key: str | None
     value: Any
@@ -25,11 +27,11 @@ class Fact(NamedTuple):
 
 
 def texts(facts: Iterable[Fact]) -> list[tuple[str, str]]:
-    """Return labels and texts of facts, of those that have a text."""
+    """Return labels and texts of facts that have a text."""
     return [
-        (each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
-        for each in facts
-        if each.text is not None
+        (fact.label or str(fact.key).removesuffix("_us").replace("_", " "), fact.text)
+        for fact in facts
+        if fact.text is not None
     ]
 
 
@@ -39,20 +41,23 @@ def short(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None = 100_000) -> list[Fact]:
-    """Return what is said of a graph, and of its times on a device.
+    """Return facts about a graph, and about its times on a device.
 
-    The width, which takes a while, is found up to `widest` operators; None: nothing is said of it.
+    The width, which takes a while, is computed up to `widest` operators; None: never.
     """
     width = graph.width if len(graph) <= (widest or 0) else None
     wide = Fact("width", width, "not computed for so many operators" if width is None else str(width))
-    sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
+    sizes = [len(block) for block in graph.blocks]
+    idle = operators_without_load(graph)
     listed = f"{', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
     flops, traffic, weights = (float(column.sum()) for column in (graph.flops, graph.nbytes, graph.weight_nbytes))
     timed = []
     if device is not None:
         times = operator_times(graph, device)
-        work, path = float(times.sum()), float(max(longest_to(graph, times)))
-        bound, serial = work / path if path else 1.0, f"one operator after the other on {device.model}"
+        work = float(times.sum())
+        path = float(max(longest_to(graph, times)))
+        bound = work / path if path else 1.0
+        serial = f"one operator after the other on {device.model}"
         timed = [
             Fact("work_us", work, f"{format_time(work)} {serial}, without overheads", "work us"),
             Fact("critical_path_us", path, format_time(path), "critical path us"),
@@ -75,13 +80,13 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
 
 
 def _guesses(graph: OpGraph, device: Device | None) -> list[Fact]:
-    """Return what is said of operators of which the bytes alone are known, nothing if there are none."""
+    """Return a fact about operators of which only the bytes are known, none if there are none."""
     guess = None if device is None else bounded_by_bytes(graph, device)
     return [] if guess is None else [Fact("unknown", guess, guess, "unknown kinds")]
 
 
 def head_facts(trace: Trace) -> list[Fact]:
-    """Return what is known of a run without its spans."""
+    """Return facts about a run that do not need its spans."""
     name = trace.graph.name
     return [
         Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
@@ -91,10 +96,14 @@ def head_facts(trace: Trace) -> list[Fact]:
 
 
 def run_facts(trace: Trace) -> list[Fact]:
-    """Return all that is said of a run; makes the spans."""
-    path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
+    """Return all facts about a run; computes the spans."""
+    path = trace.critical_path()
+    peaks = trace.peak_memory()
+    warnings = trace.memory_warnings()
     shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
-    busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
+    busy = trace.sm_utilization()
+    efficiency = trace.sm_efficiency()
+    occupancy = trace.achieved_occupancy()
     peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in peaks.items())
     if len(peaks) > _LISTED:
         most = max(peaks, key=lambda name: peaks[name])
@@ -115,29 +124,32 @@ def run_facts(trace: Trace) -> list[Fact]:
 
 
 def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
-    """Return what is said of measured runs; `predicted` is a makespan in us."""
-    found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
+    """Return facts about measured runs; `predicted` is a makespan in us."""
+    summary = run.summary
+    program = run.program
+    error = run.max_relative_error
+    where = run.environment
     compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
     facts = [
         Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
         *(Fact(key, where.get(key), where.get(key, "-")) for key in ("backend", "device")),
         Fact("execution", program.execution, program.execution),
-        Fact("repeats", found.n, str(found.n)),
-        Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
-        Fact("measured_p10_us", found.p10, format_time(found.p10)),
-        Fact("measured_p90_us", found.p90, format_time(found.p90)),
+        Fact("repeats", summary.n, str(summary.n)),
+        Fact("measured_us", summary.median, f"{format_time(summary.median)}, median"),
+        Fact("measured_p10_us", summary.p10, format_time(summary.p10)),
+        Fact("measured_p90_us", summary.p90, format_time(summary.p90)),
         Fact("max_relative_error", error, compared),
     ]
     if predicted is not None:
-        off = (predicted - found.median) / found.median if found.median else None
-        told = "" if off is None else f", {100 * off:+.1f} % of measured"
-        facts.append(Fact("predicted_us", predicted, format_time(predicted) + told))
+        off = (predicted - summary.median) / summary.median if summary.median else None
+        difference = "" if off is None else f", {100 * off:+.1f} % of measured"
+        facts.append(Fact("predicted_us", predicted, format_time(predicted) + difference))
         facts.append(Fact("error", None, "-") if off is None else Fact("error", abs(off), f"{100 * abs(off):.1f} %"))
     return facts
 
 
 def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:
-    """Return labels and texts: devices, models with what issuing costs on them, and links."""
+    """Return labels and texts: devices, models with their costs of issuing, and links."""
     names = ", ".join(device.name for device in cluster.devices)
     rows = [("cluster", cluster.name), ("devices", f"{len(cluster)}: {names}")]
     for device in cluster.kinds:

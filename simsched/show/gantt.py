@@ -18,22 +18,33 @@ from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
 from simsched.show.paper import legend_name, require_format, save_figure, style
 
-_THIN, _GAP = 0.5, 0.35  # height of rows of copies and hosts, and between devices
-_MOST_COPIES, _NAMED = 4, 3  # rows of copies of a device, where rows are shared; streams of a row that several share
+# height of rows of copies and hosts, and between devices
+_THIN = 0.5
+_GAP = 0.35
+# rows of copies of a device, where rows are shared; streams of a row that several share
+_MOST_COPIES = 4
+_NAMED = 3
 # as numbers for pages
 MOST_BARS: Final = 200_000
 """Bars of a chart; of a longer run its beginning is shown."""
 _MOST_CURVES: Final = 4  # devices with load curves
-_DIGITS, _LOAD_DIGITS = 4, 3  # after the point of a time in us, and of a load
+# after the point of a time in us, and of a load
+_DIGITS = 4
+_LOAD_DIGITS = 3
 # with matplotlib
-_FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
-_MOST_STREAMS: Final = 16  # of a device, each on a row of its own
-_ROW, _TALLEST, _BAR = 0.3, 9.0, 0.84  # inches of a row, and of all; height of a bar in its row
+# points; width of a character as a part of its height
+_FONT = 6.0
+_CHARACTER = 0.62
+_MOST_STREAMS: Final = 16  # of a device, each on a separate row
+# inches of a row, and of all; height of a bar in its row
+_ROW = 0.3
+_TALLEST = 9.0
+_BAR = 0.84
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A row of a chart: spans that do not overlap, of one stream, the copies from a device, or one host thread.
 
     Parameters
@@ -41,7 +52,7 @@ class Row:
     device
         Where.
     trace, measured
-        Of which trace, and whether that is the second of two.
+        The trace, and whether it is the second of two.
     codes
         Number of the kind of each span of the trace.
     spans
@@ -49,7 +60,7 @@ class Row:
     what
         ``"stream"``, ``"copy"`` or ``"host"``.
     label
-        What it is, without the device.
+        The row's label, without the device.
     first
         Whether it is the first of its label: overlapping spans, as measured ones may be, take further rows.
     middle
@@ -77,8 +88,8 @@ class Row:
         return self.codes[self.spans], self.trace.start[self.spans], self.trace.end[self.spans]
 
 
-class Kind(NamedTuple):
-    """What a bar may be: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
+class BarKind(NamedTuple):
+    """Kind of a bar: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
 
     name: str
     colour: str
@@ -87,13 +98,13 @@ class Kind(NamedTuple):
 
 def rows_of(
     traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
-) -> tuple[list[Row], list[Kind]]:
-    """Return the rows of a Gantt chart by device: its host threads, its streams, then those of its copies; and kinds.
+) -> tuple[list[ChartRow], list[BarKind]]:
+    """Return the rows of a Gantt chart by device: its host threads, its streams, then its copies; and kinds.
 
     Parameters
     ----------
     traces
-        One, or two of one program: the rows of the second stand below those of the first.
+        One trace, or two of one program: rows of the second are below the rows of the first.
     host
         Whether host threads have rows.
     until
@@ -103,11 +114,12 @@ def rows_of(
         share one then. None: any number.
     """
     kinds = [kinds_of(trace) for trace in traces]
-    rows: list[Row] = []
-    bottom, which = 0.0, (" simulated", " measured") if len(traces) > 1 else ("", "")
+    rows: list[ChartRow] = []
+    bottom = 0.0
+    which = (" simulated", " measured") if len(traces) > 1 else ("", "")
     for d, device in enumerate(traces[0].program.devices):
         here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
-        whole = [Row(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
+        whole = [ChartRow(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
         bottom += _GAP if rows else 0.0
         for row in _of_device(whole, host, most):
             rows.append(replace(row, label=row.label + which[row.measured], middle=bottom + row.height / 2))
@@ -117,68 +129,69 @@ def rows_of(
     return named, kinds[0][1]
 
 
-def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
+def _of_device(whole: Sequence[ChartRow], host: bool, most: int | None) -> list[ChartRow]:
     """Return the rows of a device, given all its spans of each trace: as many of a stream as to have none overlap."""
-    found: dict[str, list[Row]] = {"host": [], "stream": [], "copy": []}
-    for stream in np.unique(np.concatenate([each.trace.stream[each.spans] for each in whole])).tolist():
-        for each in whole:
-            trace = each.trace
-            mine = each.spans[trace.stream[each.spans] == stream]
-            copies = mine[trace.kind[mine] == COPY]
-            row = replace(each, spans=mine, what="stream", label=f"stream {stream}")
+    rows: dict[str, list[ChartRow]] = {"host": [], "stream": [], "copy": []}
+    for stream in np.unique(np.concatenate([one.trace.stream[one.spans] for one in whole])).tolist():
+        for one in whole:
+            trace = one.trace
+            spans_ = one.spans[trace.stream[one.spans] == stream]
+            copies = spans_[trace.kind[spans_] == COPY]
+            row = replace(one, spans=spans_, what="stream", label=f"stream {stream}")
             if stream < 0:
                 row = replace(row, what="host", label="host")
-            elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
+            elif len(copies) and not (trace.kind[spans_] == KERNEL).any():  # that they wait for data needs no bar
                 to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
                 label = f"copy to {', '.join(printable(trace.program.devices[i]) for i in to)}"
                 row = replace(row, spans=copies, what="copy", label=label)
             lane = lanes(*row.bars[1:])
-            found[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
-    hosts, compute, copying = found.values()
+            rows[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
+    hosts, compute, copying = rows.values()
     if most is not None and len(compute) > most:
-        compute = _shared(compute)
+        compute = _share_rows(compute)
     if most is not None and len(copying) > _MOST_COPIES:
         copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
     return hosts * host + compute + copying
 
 
-def _shared(rows: Sequence[Row]) -> list[Row]:
-    """Return the kernels of streams, of which such as follow each other are on one row."""
+def _share_rows(rows: Sequence[ChartRow]) -> list[ChartRow]:
+    """Return the kernels of streams on shared rows, where kernels that follow each other share a row."""
     work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
     busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
     lane = lanes([row.bars[1].min() for row in busy], [row.bars[2].max() for row in busy])
-    found = []
+    shared_rows = []
     for k in range(lane.max() + 1):
-        mine = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
-        numbers = [row.label.removeprefix("stream ") for row in mine]
-        label = mine[0].label if len(mine) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
-        label += ", ..." if len(mine) > _NAMED else ""
-        found.append(replace(mine[0], label=label, spans=np.concatenate([row.spans for row in mine])))
-    return found
+        merged = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
+        numbers = [row.label.removeprefix("stream ") for row in merged]
+        label = merged[0].label if len(merged) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
+        label += ", ..." if len(merged) > _NAMED else ""
+        shared_rows.append(replace(merged[0], label=label, spans=np.concatenate([row.spans for row in merged])))
+    return shared_rows
 
 
-def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
-    """Return what each span is, shape (n_spans,), and what each number stands for.
+def kinds_of(trace: Trace) -> tuple[Ints, list[BarKind]]:
+    """Return the kind of each span as a number, shape (n_spans,), and the kind of each number.
 
     Colours go to the kinds of operators by how many the graph has of each, so that two schedules of one graph look
     alike; kinds after the seventh share grey.
     """
     colour, names = kind_colours(trace.graph)
-    program, host = trace.program, trace.kind == HOST
-    found = np.full(len(trace), len(names))
-    found[trace.kind == WAIT] += 1
+    program = trace.program
+    host = trace.kind == HOST
+    codes = np.full(len(trace), len(names))
+    codes[trace.kind == WAIT] += 1
     issues = np.full(len(trace), program.execution == "graph")
     issues[host] |= np.isin(program.action[trace.item[host]], (LAUNCH, DO_COPY))
-    found[host] += np.where(issues[host], 2, 3)
-    found[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
-    kinds = [Kind(name, fill, "kernel") for name, fill in names]
+    codes[host] += np.where(issues[host], 2, 3)
+    codes[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
+    kinds = [BarKind(name, fill, "kernel") for name, fill in names]
     kinds += [
-        Kind("copy", "#7A7A7A", "copy"),
-        Kind("wait", "#B9B9B9", "wait"),
-        Kind("host: issues work", "#8FA3B8", "launch"),
-        Kind("host: orders work", "#C2A5CF", "sync"),
+        BarKind("copy", "#7A7A7A", "copy"),
+        BarKind("wait", "#B9B9B9", "wait"),
+        BarKind("host: issues work", "#8FA3B8", "launch"),
+        BarKind("host: orders work", "#C2A5CF", "sync"),
     ]
-    return found, kinds
+    return codes, kinds
 
 
 def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured: Trace | None = None) -> Any:
@@ -187,11 +200,11 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     Parameters
     ----------
     trace
-        What to draw.
+        The trace to draw.
     path
         Where to write the figure; the suffix, ``.png``, ``.svg`` or ``.pdf``, gives the format.
     measured
-        Another trace of the same program: each of its rows stands below the one of the first.
+        Another trace of the same program: each of its rows is below the first trace's.
 
     Returns
     -------
@@ -205,7 +218,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
 
     Notes
     -----
-    Of a device with more than 16 streams those that follow each other share rows, without their waits; of one with
+    On a device with more than 16 streams, streams that follow each other share rows, without their waits; on one with
     copies to more than four others all copies share one. No picture is taller than some 10 inches. One collection per
     kind: the time to draw hardly depends on the number of spans.
     """
@@ -213,7 +226,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     traces = [trace] if measured is None else [trace, measured]
     rows, kinds = rows_of(traces, most=None if measured else _MOST_STREAMS)
     height = rows[-1].middle + rows[-1].height / 2 if rows else 1.0
-    longest = max(each.makespan for each in traces)
+    longest = max(one.makespan for one in traces)
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
     with style("x") as new_figure:
@@ -221,12 +234,12 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
         ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
         ax.set_title(printable(f"{trace.graph.name}{by} on {trace.cluster.name}"))
-        for each, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
-            ax.axvline(each.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
-        said = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
-        ends = ", ".join(f"{what} {format_time(each.makespan)}" for what, each in said)
+        for drawn, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
+            ax.axvline(drawn.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
+        titled = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
+        ends = ", ".join(f"{what} {format_time(one.makespan)}" for what, one in titled)
         ax.set_title(ends, loc="right", fontsize=7)
-        size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names, of which there are as many as have room
+        size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names; as many as fit are shown
         named = [row for row in rows if row.first and (row.what == "stream" or 72 * inches * _THIN >= size)]
         named = named[:: ceil(size / (72 * inches))]
         ax.set_yticks([row.middle for row in named], [row.label for row in named], fontsize=size)
@@ -244,7 +257,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     return ax
 
 
-def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
+def _bars(ax: Any, rows: Sequence[ChartRow], kinds: Sequence[BarKind], scale: float) -> None:
     """Draw every kind of bar as one collection, and the legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
@@ -264,7 +277,7 @@ def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> 
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=8, handlelength=1.2, handleheight=0.9)
 
 
-def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
+def _labels(ax: Any, rows: Sequence[ChartRow], kinds: Sequence[BarKind], scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     character = _CHARACTER * _FONT * ax.figure.dpi / 72 / ax.get_window_extent().width * np.ptp(ax.get_xlim()) * scale
     look = {"ha": "center", "va": "center_baseline", "clip_on": True, "fontsize": _FONT}
@@ -274,8 +287,8 @@ def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -
                 name = printable(row.trace.name(i))
                 texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
                 for text in [text for text in texts if (len(text) + 0.5) * character <= end - start][:1]:
-                    said = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
-                    said.set_in_layout(False)  # thousands of them would slow the layout down
+                    label = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
+                    label.set_in_layout(False)  # thousands of them would slow the layout down
 
 
 def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
@@ -283,11 +296,12 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
 
     Notes
     -----
-    Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists;
-    `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; and
-    `path`, 1 on the critical path, else 0. ``notes`` say what is left out. O(n log n).
+    Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists; `start`
+    and `dur`; `alone`, the span's time without contention; `wait` from being ready to the start; and `path`, 1 on the
+    critical path, else 0. ``notes`` list omissions. O(n log n).
     """
-    until, notes = max(trace.makespan for trace in traces), []
+    until = max(trace.makespan for trace in traces)
+    notes = []
     starts = np.concatenate([trace.start for trace in traces])
     if len(starts) > MOST_BARS:
         until = float(np.partition(starts, MOST_BARS)[MOST_BARS])
@@ -302,7 +316,9 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", *times, "path")}
     path = [np.isin(np.arange(len(trace)), trace.critical_path().spans) for trace in traces]
     for number, row in enumerate(rows):
-        trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
+        trace = row.trace
+        spans = row.spans
+        (codes, start, end) = row.bars
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
         columns["name"] += [names.setdefault(printable(trace.name(i)), len(names)) for i in spans.tolist()]

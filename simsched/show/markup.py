@@ -16,7 +16,7 @@ def read_resource(path: str) -> str:
 
 
 def pieces(path: str) -> Callable[..., str]:
-    """Return what fills in a piece of a file, each of which stands below a comment with its name.
+    """Return the pieces of a file by name; a comment with the name precedes each piece.
 
     Texts that are filled in for ``{name}`` are made printable and escaped, unless it ends with an underscore: they are
     markup already.
@@ -31,13 +31,13 @@ def pieces(path: str) -> Callable[..., str]:
         return {name: text.rstrip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
     def piece(name: str, /, **given: object) -> str:
-        texts = {k: _escaped(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
+        texts = {k: _escape(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
         return templates()[name].format_map(texts)
 
     return piece
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(base.printable_lines(text))
 
 

@@ -1,4 +1,4 @@
-"""What notebooks show of graphs, schedules, traces and tables: HTML that takes the colours of its page."""
+"""HTML of graphs, schedules, traces and tables for notebooks, in the colours of the page."""
 
 from base64 import b64encode
 from collections import Counter
@@ -18,20 +18,22 @@ from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, run_facts, short, texts
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
-from simsched.show.paper import encoded, style
+from simsched.show.paper import encode, style
 from simsched.simulator import Makespans
 
-_DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
-_EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
+_DRAWN: Final = 60  # operators, and four times as many edges: a drawing up to this is read at a glance
+_EXPLAINED: Final = 100_000  # instructions whose spans are computed in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
-_LISTED, _NAMED = 24, 6  # streams; operators of one
+# streams; operators of one
+_LISTED = 24
+_NAMED = 6
 
 
 def html(shown: Any) -> str:
-    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or what has a `table`, as HTML.
+    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or any object with a `table`, as HTML.
 
-    Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
-    the colours of the page, dark or light.
+    All given texts, names above all, are escaped. Pictures of graphs have a white background; all else takes the
+    colours of the page, dark or light.
     """
     return f'<div style="max-width:100%;overflow-x:auto">{"".join(_parts(shown))}</div>'
 
@@ -53,20 +55,20 @@ def _table(table: Table) -> str:
     for tag, look, row in rows:
         sides = ("left" if c in table.left else "right" for c in range(len(row)))
         cells = (
-            f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+            f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_as_html(text)}</{tag}>'
             for side, text in zip(sides, row, strict=True)
         )
         lines += f"<tr{look}>{''.join(cells)}</tr>"
-    said = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
-    said += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
-    caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(said)}</caption>'
+    paragraphs = [f"<b>{_as_html(table.title)}</b>"] * bool(table.title)
+    paragraphs += [f"<small>{_as_html(table.note)}</small>"] * bool(table.note)
+    caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(paragraphs)}</caption>'
     return f"<table>{caption}{lines}</table>"
 
 
-def _written(text: str) -> str:
+def _as_html(text: str) -> str:
     r"""Return a text as HTML, its lines kept.
 
-    >>> _written("a<b\nc")
+    >>> _as_html("a<b\nc")
     'a&lt;b<br>c'
     """
     return "<br>".join(escape(printable(line)) if line.strip() else "" for line in text.split("\n"))
@@ -76,8 +78,8 @@ def _written(text: str) -> str:
 def _(graph: OpGraph) -> Iterator[str]:
     codes, kinds = graph.labels("kind")
     counts = ", ".join(f"{n} {kinds[code]}" for code, n in Counter(codes.tolist()).most_common())
-    known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", counts)]
-    yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *known])
+    facts = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", counts)]
+    yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *facts])
     yield _drawing(graph, graph)
 
 
@@ -129,5 +131,5 @@ def _(trace: Trace) -> Iterator[str]:
         return
     yield _facts(title, texts(run_facts(trace)))
     with style("x"):
-        picture = b64encode(encoded(gantt(trace), "png")).decode()
+        picture = b64encode(encode(gantt(trace), "png")).decode()
     yield f'<img alt="Gantt chart" style="max-width:100%" src="data:image/png;base64,{picture}">'

@@ -15,9 +15,12 @@ from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.signals import interrupt_later
 from simsched.base.text import printable
-from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, broken, ink, number
+from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, break_name, ink, number
 
-_TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
+# heights of characters in points, as in the style
+_TITLE = 9.0
+_TICK = 7.0
+_NOTE = 6.0
 _STYLE: Final = Path(__file__).with_name("paper.mplstyle")
 _METADATA: Final = {
     "png": {"Software": None},
@@ -38,14 +41,23 @@ DASHES: Final[tuple[Any, ...]] = (
     (0, (8, 2, 2, 2)),
 )
 _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
-_HEIGHT, _ROW, _ROOM = 1.7, 0.25, 20.0  # inches of axes, of a row of a map or a bar, and at first of all
+# inches of axes, of a row of a map or a bar, and at first of all
+_HEIGHT = 1.7
+_ROW = 0.25
+_ROOM = 20.0
 _CHARACTER: Final = 0.6 / 72  # inches: width of a character by its height
-_GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
-_NAME, _MOST_TICKS = 22, 6  # characters on a line of a name; numbers at an axis
+# width of a group, and of a bar or box; groups are 1 apart
+_GROUP = 0.84
+_WIDEST = 0.6
+# characters on a line of a name; numbers at an axis
+_NAME = 22
+_MOST_TICKS = 6
 _LEVEL: Final[Any] = {"color": "#7F7F7F", "linewidth": 0.7, "zorder": 0.9}
-_SMALL, _EMPTY = "#4D4D4D", "#D9D9D9"
-# both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
-_DIVERGING, _SEQUENTIAL = "PuOr_r", "cividis"
+_SMALL = "#4D4D4D"
+_EMPTY = "#D9D9D9"
+# colour-blind readers distinguish both: the one runs from violet over white to orange, the other from dark to light
+_DIVERGING = "PuOr_r"
+_SEQUENTIAL = "cividis"
 _WITHIN: Final = 0.1  # the band around the diagonal
 
 
@@ -58,8 +70,8 @@ def require_format(path: str | os.PathLike[str] | None) -> None:
         It names the path and the suffixes that are known.
     """
     if path is not None and _form(path) not in _METADATA:
-        known = ", ".join(f".{each}" for each in _METADATA)
-        raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
+        formats = ", ".join(f".{suffix}" for suffix in _METADATA)
+        raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {formats}")
 
 
 def _form(path: str | os.PathLike[str]) -> str:
@@ -78,7 +90,7 @@ def style(grid: str = "y") -> Iterator[Any]:
         yield matplotlib.figure.Figure
 
 
-def encoded(ax: Any, form: str) -> bytes:
+def encode(ax: Any, form: str) -> bytes:
     """Return the whole picture that some axes belong to, as a file of a format; call it within `style`."""
     buffer = BytesIO()
     ax.figure.savefig(buffer, format=form, metadata=_METADATA[form])
@@ -94,7 +106,7 @@ def save_figure(ax: Any, path: str | os.PathLike[str] | None) -> None:
         If the file cannot be written.
     """
     if path is not None:
-        write_file(path, encoded(ax, _form(path)))
+        write_file(path, encode(ax, _form(path)))
 
 
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
@@ -122,7 +134,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             (ax.axvline if chart.lying else ax.axhline)(chart.reference, **_LEVEL)
         for at in chart.upright:
             ax.axvline(at, linestyle=":", **_LEVEL)
-        figure.suptitle(_wrapped(chart.title, width, _TITLE), x=0.02, ha="left")
+        figure.suptitle(_wrap(chart.title, width, _TITLE), x=0.02, ha="left")
         handles, names = ax.get_legend_handles_labels() if chart.legend else ([], [])
         note = figure.legend(
             handles,
@@ -130,7 +142,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             loc="outside lower left",
             ncols=2 * chart.columns,
             alignment="left",
-            title=_wrapped(chart.note, width, _NOTE),
+            title=_wrap(chart.note, width, _NOTE),
         ).get_title()
         note.set(fontsize=_NOTE, color=_SMALL)
         figure.draw_without_rendering()  # lays it out: whatever else takes room, the axes are to have theirs
@@ -143,7 +155,7 @@ def _lines(ax: Any, chart: Chart) -> float:
     at = {x: x if chart.numeric else i for i, x in enumerate(chart.places)}
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
-        xs = [at[each] for each in x]
+        xs = [at[place] for place in x]
         ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0, zorder=1.8)
         ax.plot(
             xs,
@@ -156,7 +168,7 @@ def _lines(ax: Any, chart: Chart) -> float:
             markersize=3.8,
             markeredgecolor="black",
             markeredgewidth=0.4,
-            label=_legend_name(chart.told(name)),
+            label=_legend_name(chart.legend_text(name)),
             zorder=2.5,
         )
     _scale(ax.yaxis, chart.y.log)
@@ -212,14 +224,14 @@ def _boxes(ax: Any, chart: Chart) -> float:
 
 
 def _rows(ax: Any, chart: Chart) -> tuple[dict[tuple[Any, Any], float], float, float]:
-    """Name the places, from top to bottom; return where each bar or box stands, how wide it is, and inches of all."""
+    """Name the places, from top to bottom; return the position and width of each bar or box, and the inches of all."""
     names = list(chart.series)
-    rows = chart.places if chart.grouped else names
+    rows = chart.places if chart.has_groups else names
     _name_rows(ax, rows)
-    n = len(names) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
+    n = len(names) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
     width = min(_WIDEST, _GROUP / n)
     at = {
-        (name, x): (k if chart.grouped else i) + (i % n - (n - 1) / 2) * width
+        (name, x): (k if chart.has_groups else i) + (i % n - (n - 1) / 2) * width
         for i, name in enumerate(names)
         for k, x in enumerate(chart.places)
     }
@@ -253,7 +265,7 @@ def _map(ax: Any, chart: Chart) -> float:
         ax.text(j, i, text, color=colour, fontsize=size, ha="center", va="center")
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, label=chart.label)
     bar.outline.set_visible(False)
-    bar.set_ticks(chart.colours, labels=[f"{each:.3g}" for each in chart.colours], minor=False)
+    bar.set_ticks(chart.colours, labels=[f"{value:.3g}" for value in chart.colours], minor=False)
     bar.ax.minorticks_off()
     _name_rows(ax, chart.rows)
     _name_columns(ax, chart.places)
@@ -279,8 +291,8 @@ def _scatter(ax: Any, chart: Chart) -> float:
             zorder=3,
             linewidth=0.8,
             label=_legend_name(name),
-            facecolors=["none" if each else look.colour for each in hollow],
-            edgecolors=[look.colour if each else "black" for each in hollow],
+            facecolors=["none" if is_hollow else look.colour for is_hollow in hollow],
+            edgecolors=[look.colour if is_hollow else "black" for is_hollow in hollow],
         )
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     return 0.8 * _INCHES[chart.columns - 1]
@@ -305,7 +317,7 @@ def _scale(axis: Any, log: bool | None) -> None:
     if log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
-        narrow = low > 0 and np.log10(high / low) < 1.5  # with more there are powers of 10 enough
+        narrow = low > 0 and np.log10(high / low) < 1.5  # a wider range has enough powers of 10
         axis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0) if narrow else (1.0,), numticks=_MOST_TICKS))
         axis.set_minor_formatter(NullFormatter())
     else:
@@ -318,7 +330,7 @@ def _text(value: Any) -> str:
 
 
 def _legend_name(name: Any) -> str:
-    return legend_name(broken(str(name), _NAME))
+    return legend_name(break_name(str(name), _NAME))
 
 
 def legend_name(text: str) -> str:
@@ -328,7 +340,7 @@ def legend_name(text: str) -> str:
 
 def _name_rows(ax: Any, names: Sequence[Any]) -> None:
     """Write names beside the axes, from the top at 0, 1, ..."""
-    ax.set_yticks(range(len(names)), [broken(_text(name), _NAME) for name in names])
+    ax.set_yticks(range(len(names)), [break_name(_text(name), _NAME) for name in names])
     ax.tick_params(length=0)
     ax.set_ylim(len(names) - 0.5, -0.5)
 
@@ -339,10 +351,10 @@ def _name_columns(ax: Any, names: Sequence[Any]) -> None:
     room = int(0.7 * ax.figure.get_figwidth() / len(texts) / (_CHARACTER * _TICK)) - 1
     level = max(len(part.strip()) for text in texts for part in BREAKS.split(text)) <= room
     look = {} if level else {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(texts)), [broken(text, room if level else _NAME) for text in texts], **look)
+    ax.set_xticks(range(len(texts)), [break_name(text, room if level else _NAME) for text in texts], **look)
     ax.set_xlim(-0.5, len(texts) - 0.5)
 
 
-def _wrapped(text: str, width: float, size: float) -> str:
+def _wrap(text: str, width: float, size: float) -> str:
     """Return a text in lines of at most some inches."""
     return "\n".join(textwrap.fill(line, int(width / (_CHARACTER * size))) for line in text.split("\n"))

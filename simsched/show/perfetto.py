@@ -23,7 +23,7 @@ from simsched.model.trace.timeline import lanes
 
 Event = dict[str, Any]
 _LONGEST = 2**62 / 1e3  # us
-_SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before what binds to it
+_SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before the flows that bind to it
 
 
 def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
 
     def add(ns: int, span: int, phase: int, **event: Any) -> None:
         pid, tid = tracks[span]
-        # of one instant what takes no time comes first, then as the spans stand in the trace
+        # at one instant spans without duration come first, then in the order of the trace
         timed.append((ns, end[span] > start[span], span, phase, event | {"ts": _us(ns), "pid": pid, "tid": tid}))
 
     for i, (begun, ended) in enumerate(zip(start, end, strict=True)):
@@ -65,7 +65,8 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         )
     for number, (source, target) in enumerate(_arrows(trace, tracks), start=1):
         # An importer binds an arrow to the slice that is open at its time, and drops one that goes back in time.
-        leave, arrive = max(start[source], end[source] - 1), start[target]
+        leave = max(start[source], end[source] - 1)
+        arrive = start[target]
         if arrive < leave:  # only where clocks disagree or a consumer did not wait
             leave = arrive = max(start[source], arrive)
             if arrive > max(start[target], end[target] - 1):
@@ -83,15 +84,16 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         "simsched": version("simsched"),
     }
     events = [*named, *(event for *_, event in timed), *_counters(trace)]
-    found = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
+    document = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
     if path is not None:
-        write_file(path, dump_json(found, indent=None))
-    return found
+        write_file(path, dump_json(document, indent=None))
+    return document
 
 
 def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[int, int]], list[Event]]:
     """Return the process and the thread of each span, and the events that name both."""
-    program, devices = trace.program, [*map(printable, trace.program.devices)]
+    program = trace.program
+    devices = [*map(printable, trace.program.devices)]
     host = len(devices) + 1  # devices come first, from 1: pid 0 is the idle process
     on_host = (trace.kind == HOST) | (trace.stream < 0)
     # a host span is on the thread of the instruction that it is about
@@ -100,7 +102,7 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
     pids = np.where(on_host, host, trace.device + 1).tolist()
     rows = zip(pids, np.where(on_host, thread, trace.stream).tolist(), strict=True)
     named = [("process", p, p, [*devices, "host"][p - 1], p) for p in sorted(set(pids))]
-    found = [(0, 0)] * len(trace)
+    tracks = [(0, 0)] * len(trace)
     first = tid = host + 1  # unlike any pid: a thread numbered as its process is its main thread
     for (p, row), spans in sorted(grouped((place, i) for i, place in enumerate(rows)).items()):
         lane = lanes([start[i] for i in spans], [end[i] for i in spans])
@@ -116,9 +118,9 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
                 name = f"copy stream {row} -> {', '.join(devices[d] for d in to)}"
             named.append(("thread", p, tid, f"{name} ({k + 1})" if k else name, tid - first))
             for i in members.tolist():
-                found[i] = p, tid
+                tracks[i] = p, tid
             tid += 1
-    return found, [
+    return tracks, [
         {"name": f"{what}_{key}", "ph": "M", "pid": p, "tid": tid, "ts": 0.0, "args": {key: value}}
         for what, p, tid, name, place in named
         for key, value in (("name", name), ("sort_index", place))
@@ -126,46 +128,56 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
 
 
 def _arguments(trace: Trace, i: int) -> dict[str, Any]:
-    graph, kind, op, row = trace.graph, trace.kind[i], int(trace.op[i]), int(trace.item[i])
-    found: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
+    graph = trace.graph
+    kind = trace.kind[i]
+    op = int(trace.op[i])
+    row = int(trace.item[i])
+    arguments: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
     if op >= 0:
-        found["operator"] = printable(graph.names[op])
+        arguments["operator"] = printable(graph.names[op])
     if kind == KERNEL:
         if 0 <= row < len(trace.program.launches):
-            found["kernel"] = int(trace.program.launches.kernel[row])
+            arguments["kernel"] = int(trace.program.launches.kernel[row])
         block = graph.label("block", op)
-        found |= {
+        arguments |= {
             "kind": printable(graph.label("kind", op) or ""),
             "flops": float(graph.flops[op]),
             "nbytes": float(graph.nbytes[op]),
             "block": None if block is None else printable(block),
         }
     elif kind == COPY:
-        found["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
-        found["nbytes"] = float(trace.program.copies.nbytes[row])
+        arguments["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
+        arguments["nbytes"] = float(trace.program.copies.nbytes[row])
     if kind <= COPY:
         solo = float(trace.solo[i])
-        found |= {"ready": float(trace.ready[i]), "solo": solo, "contention": found["duration"] - solo}
-    return {key: value for key, value in found.items() if value is not None and value == value}  # no NaN
+        arguments |= {"ready": float(trace.ready[i]), "solo": solo, "contention": arguments["duration"] - solo}
+    return {key: value for key, value in arguments.items() if value is not None and value == value}  # no NaN
 
 
 def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield pairs of spans: last kernel to copy, copy to first kernel, last kernel to first kernel."""
     graph = trace.graph
-    kernels, copies = np.flatnonzero(trace.kind == KERNEL), np.flatnonzero(trace.kind == COPY)
+    kernels = np.flatnonzero(trace.kind == KERNEL)
+    copies = np.flatnonzero(trace.kind == COPY)
     by_end = kernels[np.argsort(trace.end[kernels], kind="stable")]
-    first, last = np.full(len(graph), -1), np.full(len(graph), -1)
+    first = np.full(len(graph), -1)
+    last = np.full(len(graph), -1)
     first[trace.op[kernels][::-1]] = kernels[::-1]  # of equal ones the last written stays
     last[trace.op[by_end]] = by_end
-    op, to, row = trace.op[copies], trace.program.copies, trace.item[copies]
+    op = trace.op[copies]
+    to = trace.program.copies
+    row = trace.item[copies]
     keys = zip(op.tolist(), to.device[row].tolist(), to.nbytes[row].tolist(), strict=True)
     sent = grouped(zip(keys, copies.tolist(), strict=True))
     yield from ((source, i) for source, i in zip(last[op].tolist(), copies.tolist(), strict=True) if source >= 0)
     ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
-    src, dst, sizes = graph.src[ran].tolist(), graph.dst[ran].tolist(), graph.edge_nbytes[ran].tolist()
+    src = graph.src[ran].tolist()
+    dst = graph.dst[ran].tolist()
+    sizes = graph.edge_nbytes[ran].tolist()
     seen: dict[tuple[int, int], None] = {}
     for u, v, nbytes in zip(src, dst, sizes, strict=True):
-        source, target = int(last[u]), int(first[v])
+        source = int(last[u])
+        target = int(first[v])
         crosses = trace.device[source] != trace.device[target]
         fitting = sent.get((u, int(trace.device[target]), nbytes))
         if crosses and fitting:  # one copy per edge, or the last one for all edges that are left

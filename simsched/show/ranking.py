@@ -1,4 +1,4 @@
-"""Pictures of who wins a study: performance profiles, and mean ranks with critical differences."""
+"""Pictures of a study's ranking: performance profiles, and mean ranks with critical differences."""
 
 import os
 from collections.abc import Mapping
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from simsched.experiments.study.rank import Group, Ranking
 
 _WIDTH: Final = 7.2  # inches
-_PROFILE, _LINE, _HEAD = 2.6, 0.17, 0.7  # inches: axes of a profile, a name beside ranks, the line of ranks with bars
-_BAR: Final = 0.22  # of the height of a name, between bars of sets that are not told apart
+# inches: axes of a profile, a name beside ranks, the line of ranks with bars
+_PROFILE = 2.6
+_LINE = 0.17
+_HEAD = 0.7
+_BAR: Final = 0.22  # of the height of a name, between bars of sets without significant difference
 _MANY: Final = 9  # ranks from which on every other one is written
 _NAME: Final = 28  # characters of a name
 _FARTHEST: Final = 0.99  # part of the ratios that a profile shows
@@ -55,7 +58,7 @@ def draw_ranking(ranking: "Ranking", path: str | os.PathLike[str] | None = None)
 
 
 def _short(name: str, longest: int = _NAME) -> str:
-    """Return a name on one line, cut where there is no room for more."""
+    """Return a name on one line, cut if it is too long."""
     text = printable(name)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
@@ -76,7 +79,8 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
     for i, row in enumerate(group.rows):
         places, parts = steps_of(group.ratios[:, i])
         look = looks[row.scheduler]
-        xs, ys = [1.0, *places, max(end, *places, 1.0)], [0.0, *parts, parts[-1] if parts else 0.0]
+        xs = [1.0, *places, max(end, *places, 1.0)]
+        ys = [0.0, *parts, parts[-1] if parts else 0.0]
         ax.step(
             xs,
             ys,
@@ -90,7 +94,7 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
 
 
 def _ranks(ax: Any, group: "Group") -> None:
-    """Draw mean ranks on a line, the better half named on the left, and a bar through each set not told apart."""
+    """Draw mean ranks on a line, the better half named on the left, and bars that join equal ranks."""
     ax.set_axis_off()
     ranked = [(row.scheduler, row.mean_rank) for row in group.rows if row.mean_rank is not None]
     n = len(ranked)
@@ -109,7 +113,8 @@ def _ranks(ax: Any, group: "Group") -> None:
     for i, (name, value) in enumerate(ranked):
         is_left = i < half
         row = i if is_left else n - 1 - i
-        y, end = -below - row - 0.4, (0.8 if is_left else n + 0.2)
+        y = -below - row - 0.4
+        end = 0.8 if is_left else n + 0.2
         ax.plot([value, value, end], [0, y, y], **ink)
         text = f"{_short(name)}  {value:.2f}"
         ax.text(end + (-0.1 if is_left else 0.1), y, text, ha="right" if is_left else "left", va="center", fontsize=7)
@@ -119,5 +124,5 @@ def _ranks(ax: Any, group: "Group") -> None:
         ax.plot([at[clique[0]] - 0.03, at[clique[-1]] + 0.03], [y, y], color="black", linewidth=2.2)
     width = min(group.critical_difference, n - 1.0)
     ax.plot([1, 1 + width], [1.7, 1.7], marker="|", **ink)
-    said = f"critical difference {group.critical_difference:.2f}"
-    ax.text(1 + width / 2, 1.85, said, ha="center", va="bottom", fontsize=6)
+    caption = f"critical difference {group.critical_difference:.2f}"
+    ax.text(1 + width / 2, 1.85, caption, ha="center", va="bottom", fontsize=6)

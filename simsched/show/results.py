@@ -1,4 +1,4 @@
-"""Charts of what experiments found: their numbers in the unit that reads best, with a title that says of what."""
+"""Charts of experiments' results: numbers in the unit that reads best, with a title that names the subject."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from simsched.base.errors import BackendError, SimulationError, WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
-from simsched.show.chart import Axis, Chart, named, number, timed
+from simsched.show.chart import Axis, Chart, by_name, in_time_unit, number
 from simsched.show.paper import draw
 from simsched.simulator import Makespans
 
@@ -20,7 +20,7 @@ _BARS: Final = 15  # of a tornado
 
 
 def draw_result(found: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Draw what an experiment found; return the axes."""
+    """Draw a result of an experiment; return the axes."""
     return draw(chart_of(found), path)
 
 
@@ -35,12 +35,14 @@ def boxes_of(samples: Mapping[str, Any], title: str) -> Chart:
     """Return boxes of makespans in us by schedule."""
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
-    values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
-    return timed(Chart("box", values, y=Axis("latency"), title=title))
+    values = by_name(
+        {name: sample.values if isinstance(sample, Makespans) else sample for name, sample in samples.items()}
+    )
+    return in_time_unit(Chart("box", values, y=Axis("latency"), title=title))
 
 
 def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
-    names = (each if isinstance(each, str) else each.name for each in (found.graph, found.cluster))
+    names = (subject if isinstance(subject, str) else subject.name for subject in (found.graph, found.cluster))
     return boxes_of(found.samples, f"{' on '.join(names)}\n{found.sampling}")
 
 
@@ -49,39 +51,41 @@ def _breakeven(found: "whatif.BreakEven") -> Chart:
         name: dict(zip(found.factors.tolist(), us, strict=True))
         for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)
     }
-    x, y, title = Axis(f"{found.parameter} (factor)", True), Axis("makespan", None), f"{found.graph} on {found.cluster}"
-    upright = tuple(each.factor for each in found.crossings)
-    return timed(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
+    x = Axis(f"{found.parameter} (factor)", True)
+    y = Axis("makespan", None)
+    title = f"{found.graph} on {found.cluster}"
+    upright = tuple(crossing.factor for crossing in found.crossings)
+    return in_time_unit(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
 
 
 def _outcome(found: "whatif.Answer | whatif.WhatIf") -> Chart:
-    """Return the makespans before and after changes, and with the plan kept where it was made anew."""
+    """Return the makespans before and after changes, and with the old schedule if a new one was made."""
     times = {name: run.makespan for name, run in found.runs.items()}
-    return timed(Chart("bar", named(times), y=Axis("makespan"), title=found.title))
+    return in_time_unit(Chart("bar", by_name(times), y=Axis("makespan"), title=found.title))
 
 
 def _explanation(found: "whatif.Explanation") -> Chart:
     title = f"{found.scheduler} of {found.graph} on {found.cluster}: {format_time(found.makespan_us)}"
     shares = {cause: us / found.makespan_us for cause, us in found.blame.items() if us > 0} or {"nothing": 0.0}
-    return Chart("bar", named(shares), y=Axis("part of the makespan"), title=title)
+    return Chart("bar", by_name(shares), y=Axis("part of the makespan"), title=title)
 
 
 def _duel(found: "duel.Duel") -> Chart:
     times = {found.loser: found.losing_us, found.winner: found.winning_us}
     title = f"{found.graph.name} on {found.cluster.name}: {number(found.factor)} times as long"
-    return timed(Chart("bar", named(times), y=Axis("makespan"), title=title))
+    return in_time_unit(Chart("bar", by_name(times), y=Axis("makespan"), title=title))
 
 
 def _throughput(found: "whatif.Throughput") -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
     times = {"alone": found.alone_us, "latency": found.latency_us, "period": found.period_us}
-    return timed(Chart("bar", named(times), y=Axis("time"), title=title))
+    return in_time_unit(Chart("bar", by_name(times), y=Axis("time"), title=title))
 
 
 def _advice(found: "advise.Advice") -> Chart:
     speedups = {row.name: row.speedup for row in found.rows if row.speedup is not None}
     title = f"{found.graph} on {found.cluster}"
-    return Chart("bar", named(speedups), y=Axis("speedup over one stream captured"), title=title, reference=1.0)
+    return Chart("bar", by_name(speedups), y=Axis("speedup over one stream captured"), title=title, reference=1.0)
 
 
 def _overlaps(found: "overlap.Overlaps") -> Chart:
@@ -89,7 +93,7 @@ def _overlaps(found: "overlap.Overlaps") -> Chart:
     title = f"{found.graph} on {found.cluster}"
     gain = Axis("gain in %")
     if not found.points:
-        bars = named({row.name: 100 * row.gain for row in found.rows} or {"nothing": 0.0})
+        bars = by_name({row.name: 100 * row.gain for row in found.rows} or {"nothing": 0.0})
         return Chart("bar", bars, y=gain, title=title, reference=0.0)
     names = dict.fromkeys(name for point in found.points for name in point.gain)
     series = {
@@ -100,25 +104,27 @@ def _overlaps(found: "overlap.Overlaps") -> Chart:
 
 
 def _sweep(found: "whatif.Sweep") -> Chart:
-    title, us = f"{found.graph} on {found.cluster}", found.makespan_us
+    title = f"{found.graph} on {found.cluster}"
+    us = found.makespan_us
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
     x, xlabel = _places(found.parameter, found.values)
     if found.values2 is not None:
         y, ylabel = _places(str(found.parameter2), found.values2)
         cells = {row: {at: us[i, j] for i, at in enumerate(x) if np.isfinite(us[i, j])} for j, row in enumerate(y)}
         note = "; ".join(filter(None, (f"{format_time(found.base_us)} without changes", refused)))
-        return timed(Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label="makespan"))
+        return in_time_unit(Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label="makespan"))
     drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
     numeric = all(map(is_number, drawn))
-    series = {found.scheduler: drawn} if numeric else named({str(at): value for at, value in drawn.items()})
-    x_axis, y_axis = Axis(xlabel, None), Axis("makespan")
-    return timed(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
+    series = {found.scheduler: drawn} if numeric else by_name({str(at): value for at, value in drawn.items()})
+    x_axis = Axis(xlabel, None)
+    y_axis = Axis("makespan")
+    return in_time_unit(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
 
 
 def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
-    """Return where values stand on an axis: at their numbers if all are of one kind, else by texts; and its name."""
+    """Return the positions of values on an axis (numbers if all are of one kind, else texts), and the axis' name."""
     from simsched.experiments.whatif.changes import is_taken_as_is, unit_of
-    from simsched.experiments.whatif.whatif import shown, text_of
+    from simsched.experiments.whatif.whatif import plain_value, text_of
 
     numbers = all(map(is_number, values))
     absolute = all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
@@ -127,7 +133,7 @@ def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
     label = f"{parameter} ({unit})" if unit else parameter
     if numbers:
         return list(values), label
-    return [shown(value) / scale if absolute else text_of(parameter, value) for value in values], label
+    return [plain_value(value) / scale if absolute else text_of(parameter, value) for value in values], label
 
 
 def _sensitivity(found: "whatif.Sensitivity") -> Chart:
@@ -138,7 +144,7 @@ def _sensitivity(found: "whatif.Sensitivity") -> Chart:
     low, high = (f"parameter at {number(100 * part)} %" for part in max(swings, key=swings.count))
     sides = {low: {row.parameter: row.low_us for row in rows}, high: {row.parameter: row.high_us for row in rows}}
     title = f"{found.graph} on {found.cluster}: makespan {format_time(found.base_us)}"
-    return timed(Chart("tornado", sides, y=Axis("makespan"), title=title, reference=found.base_us, columns=2))
+    return in_time_unit(Chart("tornado", sides, y=Axis("makespan"), title=title, reference=found.base_us, columns=2))
 
 
 def _accuracy(found: "accuracy.Accuracy") -> Chart:
@@ -152,15 +158,16 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
     series: dict[str, dict[str, Any]] = {}
     for row in rows:
         us = [row.measured_us, row.predicted_us, row.measured_p10_us, row.measured_p90_us]
-        point = [(row.measured_us if each is None else each) or 0.0 for each in us]
+        point = [(row.measured_us if value is None else value) or 0.0 for value in us]
         series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = point
     title = f"{found.graph} on {found.backend}, round {len(found.rounds)}\nmean error {percent(last.mean_error)}"
     hollow = frozenset(row.scheduler for row in rows if not row.held_out)
-    x, y = Axis("measured makespan"), Axis("predicted makespan")
-    return timed(Chart("scatter", series, x, y, title, hollow=hollow))
+    x = Axis("measured makespan")
+    y = Axis("predicted makespan")
+    return in_time_unit(Chart("scatter", series, x, y, title, hollow=hollow))
 
 
-# by the views of results: none of their packages is imported for nothing
+# by the views of results: no package is imported without need
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "comparison": _samples,
     "robustness": _samples,

@@ -1,4 +1,4 @@
-"""Figures of a study: those that its file asks for, or those that suit what it sweeps."""
+"""Figures of a study: the ones that its file asks for, or usual ones for its swept values."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
-_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # characters that file names do not need
 _MOST: Final = 6  # values in a note; figures of one column, before the rest is averaged over
 _SHOWN: Final = {
     "line": "mean and standard deviation of ",
@@ -78,13 +78,13 @@ class StudyFigure(Checked):
     kind
         ``"line"``, ``"bar"``, ``"box"``, ``"heatmap"`` or ``"search-time"``.
     x, y, by
-        Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where
-        rows have one, else the makespan; of a search time, over ``ops``, that of the search. There is a line, a bar, a
-        box or a row of cells for each value of ``by``.
+        Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where rows
+        have one, else the makespan; over ``ops`` it is the search time. There is a line, a bar, a box or a row of cells
+        for each value of ``by``.
     where
-        Values that columns must have; a list stands for any of them.
+        Values that columns must have; a list allows any of its values.
     name
-        Of the file, without its suffix; in it stands - for what is no letter, digit or any of _ . = -
+        Name of the file, without its suffix; a - replaces all but letters, digits and _. = -
     title, xlabel, ylabel
         Texts; by default in words, with the unit.
     logx, logy
@@ -92,12 +92,13 @@ class StudyFigure(Checked):
     columns
         Width in columns of a paper, 1 or 2.
     scale
-        Values are multiplied by it, and have no unit but what `ylabel` says.
+        Values are multiplied by it, and have no unit but the one in `ylabel`.
     schedulers
         Which, and in which order.
     """
 
-    SUBJECT, ERROR = "a figure", StudyError
+    SUBJECT = "a figure"
+    ERROR = StudyError
     kind: Annotated[str, Among(tuple(_SHOWN))]
     x: Name | None = None
     y: Name | None = None
@@ -120,13 +121,12 @@ class StudyFigure(Checked):
 
 
 def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
-    """Return the figures that ``[[figure]]`` tables ask for; `source` is what errors call the study.
+    """Return the figures that ``[[figure]]`` tables ask for; `source` is the study's name in errors.
 
     Raises
     ------
     StudyError
-        If a field is unknown or holds what it cannot; the message names the figure. Whether rows have the columns is
-        seen when it is drawn.
+        If a field is unknown or has a wrong value; the message names the figure. Columns are checked when it is drawn.
     """
     try:
         return tuple(read(StudyFigure, table, f"{source}: [[figure]] {i}") for i, table in enumerate(tables, 1))
@@ -174,9 +174,9 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
     Parameters
     ----------
     rows
-        Of the study, in its order; those without a result are left out and counted in a note below each chart.
+        Rows of the study, in its order; rows without a result are left out and counted in a note below each chart.
     figures
-        ``[[figure]]`` tables; none: those that suit the study, see `default_figures`.
+        ``[[figure]]`` tables; none: usual ones for the study, see `default_figures`.
     swept
         Columns that the study varies, such as ``"workload.n_ops"``.
 
@@ -187,15 +187,15 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
 
     Notes
     -----
-    A point is the mean over its rows: the instances, and whatever else varies among them, which the note names. What
-    is drawn by anything but the scheduler is drawn for each scheduler, maps with their colours in common.
+    A point is the mean over its rows: the instances, and all other columns that vary among them, which the note names.
+    A figure with lines by anything but the scheduler is drawn for each scheduler, maps with their colours in common.
     """
     # lists, of options, are categories like any other text
     rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
-    found: list[tuple[str, Chart | StudyError]] = []
+    charts: list[tuple[str, Chart | StudyError]] = []
     for i, figure in enumerate(check_figures(figures, "study") if figures else default_figures(rows, swept), 1):
-        found += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
-    return found
+        charts += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
+    return charts
 
 
 def _charts(
@@ -205,20 +205,23 @@ def _charts(
     if not rows:
         raise StudyError(f"{whose}: the study has no rows yet; run it first")
     rows = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
-    timed, heat = figure.kind == "search-time", figure.kind == "heatmap"
+    timed = figure.kind == "search-time"
+    heat = figure.kind == "heatmap"
     y = column_of(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
-    x, by = None if place is None else column_of(place, rows, whose), column_of(figure.by, rows, whose)
+    x = None if place is None else column_of(place, rows, whose)
+    by = column_of(figure.by, rows, whose)
     if odd := [row[y] for row in rows if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))]:
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
     drawn = {label: pick(rows, x, y, by, swept, scheduler=label) for label in only}
-    every = [row for values, *_ in drawn.values() for given in values.values() for row in given.values()]
+    every = [row for values, *_ in drawn.values() for cells in values.values() for row in cells.values()]
     if not every:
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
     unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
     if figure.scale is not None:
-        unit, ylabel = 1 / figure.scale, words(y)
+        unit = 1 / figure.scale
+        ylabel = words(y)
     means = [sum(row) / len(row) / unit for row in every]
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
     kind = {"heatmap": "map", "search-time": "line"}.get(figure.kind, figure.kind)
@@ -231,11 +234,11 @@ def _charts(
         plain = heat or by == "scheduler"
         series = {
             value if plain else f"{words(by)} = {value}": {
-                at: [each / unit for each in row] for at, row in given.items()
+                at: [value_ / unit for value_ in row] for at, row in cells.items()
             }
-            for value, given in values.items()
+            for value, cells in values.items()
         }
-        said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
+        caption = _SHOWN[figure.kind] * (not of.startswith("one")) + of
         chart: Chart | StudyError
         try:
             chart = Chart(
@@ -244,7 +247,7 @@ def _charts(
                 Axis(figure.xlabel or (words(x) if x else ""), logx),
                 Axis(up, logy),
                 "\n".join(filter(None, (figure.title, label))),
-                "; ".join(filter(None, (said, lost))),
+                "; ".join(filter(None, (caption, lost))),
                 1.0 if y in RATIOS and not figure.scale else None,
                 geometric=timed,
                 columns=figure.columns,
@@ -257,7 +260,7 @@ def _charts(
 
 
 def _measure(rows: Sequence[Row]) -> str:
-    """Return the column that figures are of unless they say."""
+    """Return the column that figures show by default."""
     return "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
 
 
@@ -281,7 +284,7 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
     ]
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
     y = _measure(done)
-    found = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
+    figures = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
     for column in varied:  # one for each setting of the others
         others = [other for other in varied if other != column]
         seen = grouped(
@@ -293,15 +296,15 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
             title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
             name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
             kind = "line" if column in numbers else "bar"
-            found.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
+            figures.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
     pairs = {tuple(row.get(column) for column in numbers) for row in done}  # most were run, not just a line over each
     if len(varied) == len(numbers) == 2 and 2 * len(pairs) > prod(len(_values(done, column)) for column in numbers):
         labels = [str(label) for label in _values(done, "scheduler") if y != "speedup" or label != "sequential"]
         x, by = numbers
-        found.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
+        figures.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
     if "workload.n_ops" in numbers and any(row.get("wall.search_s") is not None for row in done):
-        found.append(StudyFigure("search-time", "ops", "wall.search_s", name="search-time"))
-    return tuple(found)
+        figures.append(StudyFigure("search-time", "ops", "wall.search_s", name="search-time"))
+    return tuple(figures)
 
 
 def _values(rows: Sequence[Row], column: str) -> list[Any]:
@@ -313,7 +316,7 @@ def _short(column: str) -> str:
 
 
 def words(column: str) -> str:
-    """Return what an axis calls a column.
+    """Return an axis' name for a column.
 
     >>> words("cluster.gpus"), words("option.max_streams")
     ('GPUs', 'max streams')
@@ -322,84 +325,88 @@ def words(column: str) -> str:
 
 
 def in_units(column: str, largest: float) -> tuple[float, str]:
-    """Return what values of a column, up to the largest, are divided by to read well, and the label of their axis."""
-    scale, unit = 1.0, ""
+    """Return the divisor that makes values of a column, up to the largest, read well, and the label of their axis."""
+    scale = 1.0
+    unit = ""
     if column.endswith("_us"):
         scale, unit = time_unit(largest)
     elif column.endswith("_bytes"):
         units = ((float(GIB), "GiB"), (float(MIB), "MiB"), (float(KIB), "KiB"))
-        scale, unit = next((each for each in units if largest >= each[0]), (1.0, "B"))
+        scale, unit = next((unit_ for unit_ in units if largest >= unit_[0]), (1.0, "B"))
     return scale, f"{words(column)} ({unit})" if unit else words(column)
 
 
 def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[Row]:
-    """Return the rows with some values in some columns; a list stands for any of them.
+    """Return the rows with some values in some columns; a list allows any of its values.
 
     Raises
     ------
     StudyError
         If a column is not known, or holds none of the values anywhere.
     """
-    kept = list(rows)
+    matching_rows = list(rows)
     for name, value in where.items():
-        column, asked = column_of(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
-        kept = [row for row in kept if row.get(column) in asked]
-        if not kept:
-            known = ", ".join(map(str, _values(rows, column)))
-            raise StudyError(f"{whose}: no row is left with {column} = {value!r}; there are: {known}")
-    return kept
+        column = column_of(name, rows, whose)
+        allowed = list(value) if isinstance(value, list | tuple) else [value]
+        matching_rows = [row for row in matching_rows if row.get(column) in allowed]
+        if not matching_rows:
+            values_text = ", ".join(map(str, _values(rows, column)))
+            raise StudyError(f"{whose}: no row is left with {column} = {value!r}; there are: {values_text}")
+    return matching_rows
 
 
 def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) -> list[Row]:
-    """Return the rows of some schedulers in their order: labels, or names that stand for all labels that begin so.
+    """Return the rows of some schedulers in their order: labels, or names, which include all labels that begin so.
 
     Raises
     ------
     StudyError
-        If one has no row; the message lists those that have.
+        If one has no row; the message lists the schedulers with rows.
     """
     if not schedulers:
         return list(rows)
-    known = [str(label) for label in _values(rows, "scheduler")]
-    kept: dict[str, None] = {}
+    labels_of = [str(label) for label in _values(rows, "scheduler")]
+    chosen: dict[str, None] = {}
     for name in schedulers:
-        labels = [label for label in known if name in (label, label.partition(" ")[0])]
+        labels = [label for label in labels_of if name in (label, label.partition(" ")[0])]
         if not labels:
-            raise StudyError(f"{whose}: no row is of scheduler {name!r}; there are: {', '.join(known)}")
-        kept |= dict.fromkeys(labels)
-    return [row for label in kept for row in rows if row["scheduler"] == label]
+            raise StudyError(f"{whose}: no row is of scheduler {name!r}; there are: {', '.join(labels_of)}")
+        chosen |= dict.fromkeys(labels)
+    return [row for label in chosen for row in rows if row["scheduler"] == label]
 
 
 def pick(
     rows: Sequence[Row], x: str | None, y: str, by: str, swept: Sequence[str], *, scheduler: str | None = None
 ) -> tuple[dict[Any, dict[Any, list[float]]], str, str]:
-    """Return values of column `y` by those of `by`, then `x`, of the rows with a result; what they are; what is lost.
+    """Return values of column `y` by values of `by`, then `x`, of rows with a result; a title; a note on omissions.
 
     Parameters
     ----------
     rows
         All that the figure is about, with their `status`.
     swept
-        Columns that a study varies: the text names those that were averaged over.
+        Columns that a study varies: the text names the averaged ones.
     scheduler
-        Of which scheduler alone.
+        Only rows of this scheduler.
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
     cells = grouped(
         (row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True) if lack is None
     )
-    found = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
-    points = [point for given in found.values() for point in given.values()]
+    cells_of = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
+    points = [point for cells_ in cells_of.values() for point in cells_.values()]
     values = {
-        value: {at: [float(row[y]) for row in point] for at, point in given.items()} for value, given in found.items()
+        value: {at: [float(row[y]) for row in point] for at, point in cells_.items()}
+        for value, cells_ in cells_of.items()
     }
     averaged = []
     for column in swept:
         among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]
-        texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
+        texts = list(dict.fromkeys(text for values in among if len(values) > 1 for text in values))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            many, what = len(texts) > _MOST, words(column)
+            many = len(texts) > _MOST
+            what = words(column)
             averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"

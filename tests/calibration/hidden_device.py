@@ -7,7 +7,7 @@ from stand_ins import SimulatedBackend
 
 import simsched as ss
 from hwbackend.measuring import profiling
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
 from simsched.model.trace import measured_trace, spans_of
@@ -66,7 +66,7 @@ class HiddenDevice(SimulatedBackend):
         return max(alone * units, kernel.blocks * memory)
 
     def replay(self, schedule, *, repeats=20, warmup=3):
-        program = prepared(self, schedule)
+        program = prepare(self, schedule)
         traces = [ss.simulate(program, self.truth, self.cost, jitter=self.jitter, rng=self.rng) for _ in range(repeats)]
         latency = [trace.makespan for trace in traces]
         launches, copies = spans_of(traces[int(np.argsort(latency)[len(latency) // 2])])

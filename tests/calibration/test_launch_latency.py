@@ -5,7 +5,7 @@ import pytest
 import simsched as ss
 from hwbackend.measuring.microbenchmarks import schedules
 from simsched.calibration.evidence import MeasuredRun
-from simsched.calibration.microbenchmarks import microbenchmarked
+from simsched.calibration.microbenchmarks import fit_microbenchmarks
 
 
 def found_by_overheads(truth, prior):
@@ -15,7 +15,7 @@ def found_by_overheads(truth, prior):
         if plan.scheduler.startswith("overhead/"):
             trace = ss.simulate(plan, truth)
             runs.append(MeasuredRun.of(ss.Replay((trace.makespan,) * 3, trace, name=plan.scheduler)))
-    rows, residuals = microbenchmarked(runs, prior)
+    rows, residuals = fit_microbenchmarks(runs, prior)
     return {row.name: row for row in rows}, max(abs(row.error) for row in residuals)
 
 

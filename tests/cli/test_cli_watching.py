@@ -12,7 +12,7 @@ def lines(monkeypatch, capsys):
     def said(*told):
         clock = iter([100.0, *(seconds for seconds, *_ in told)])
         monkeypatch.setattr(printing, "monotonic", lambda: next(clock))
-        with printing.watched("example") as tell:
+        with printing.row_progress("example") as tell:
             for _, *numbers in told:
                 tell(*numbers)
         out, err = capsys.readouterr()

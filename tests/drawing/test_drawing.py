@@ -14,7 +14,7 @@ from strategies import graphs
 import simsched as ss
 from simsched.base.errors import GraphError
 from simsched.show.chart import PALETTE
-from simsched.show.drawing import LARGEST, shortened, text_width, to_dot, to_svg
+from simsched.show.drawing import LARGEST, shorten, text_width, to_dot, to_svg
 from simsched.show.markup import printable
 from workloads import random_layered
 
@@ -250,7 +250,7 @@ def test_what_is_not_drawn():
 
 @given(text=st.text(), width=st.floats(20, 300))
 def test_shortened_texts_fit(text, width):
-    found = shortened(text, 12, width)
+    found = shorten(text, 12, width)
     assert text_width(found, 12) <= width
     assert found == text or "…" in found
 

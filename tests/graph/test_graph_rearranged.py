@@ -7,7 +7,7 @@ from strategies import edges, graphs, operators
 
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import column
-from simsched.model.graph.opgraph import rearranged
+from simsched.model.graph.opgraph import rearrange
 
 
 @given(graphs(), st.data())
@@ -22,7 +22,7 @@ def test_it_is_the_graph_made_of_its_rows(graph, data):
     between = [data.draw(edges(chosen[i].name, chosen[j].name)) for i, j in ends]
     src, dst = (np.array([pair[end] for pair in ends], np.int64) for end in (0, 1))
     nbytes, transfer = column(edge.nbytes for edge in between), column(edge.transfer for edge in between)
-    made = rearranged(graph, rows, src, dst, nbytes, transfer, further)
+    made = rearrange(graph, rows, src, dst, nbytes, transfer, further)
     plain = OpGraph(chosen, between, graph.name)
     assert made == plain
     assert made.index == plain.index

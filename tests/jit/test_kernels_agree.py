@@ -14,7 +14,7 @@ from simsched.base.errors import DeadlockError, ScheduleError
 from simsched.base.jit.pieces import running
 from simsched.model.costmodel import default_cost
 from simsched.model.lowering import OPTIONS, Lowering
-from simsched.model.lowering.kernels import Clock
+from simsched.model.lowering.kernels import VectorClock
 from simsched.schedulers.search import Candidate
 from simsched.schedulers.search.walk import Walk
 from simsched.schedulers.stage_costs import StageFormula
@@ -130,7 +130,7 @@ def test_walks_of_the_search(captured):
 def programs(execution, options):
     """What becomes of candidates: on few streams, on streams of large numbers, without room for clocks, on none."""
     many = Lowering(MIXED, ss.Cluster.preset("a100", 3), execution, **options)
-    many._table["clocks"], many._table.room = np.empty(2, Clock.dtype), 2
+    many._table["clocks"], many._table.room = np.empty(2, VectorClock.dtype), 2
     rng, n, found = np.random.default_rng(1), len(MIXED), []
     for streams in (2, 9, 100_000):
         columns = rng.integers(0, 3, n), rng.integers(0, streams, n), np.sort(rng.integers(0, 5, n))

@@ -10,7 +10,7 @@ import pytest
 from simsched.base.errors import GraphError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import Kernel, Work
-from simsched.model.libraries import choose, given, unshaped
+from simsched.model.libraries import choose, given_terms, unshaped_terms
 
 H100, A100, V100 = (Cluster.preset(name).devices[0] for name in ("h100", "a100", "v100"))
 IEEE = replace(H100, peak={dtype: rate for dtype, rate in H100.peak.items() if dtype != "tf32"})
@@ -223,25 +223,25 @@ def test_given_kernels_are_no_faster_than_the_fullest_sm():
     """271 blocks on 132 SMs: one SM has three, and takes 3/271 of the FLOP at the peak of an SM."""
     flops = 1e12
     kernel = Kernel(2 * 132 + 7, 256)
-    launch = given(kernel, flops, 1e6, "fp32", H100)
+    launch = given_terms(kernel, flops, 1e6, "fp32", H100)
     assert launch.compute == pytest.approx(3 * flops / 271 / (66.90816e6 / 132))
     assert flops / launch.time <= 271 / (3 * 132) * 66.90816e6
-    assert given(replace(kernel, efficiency=0.5), flops, 1e6, "fp32", H100).compute == 2 * launch.compute
+    assert given_terms(replace(kernel, efficiency=0.5), flops, 1e6, "fp32", H100).compute == 2 * launch.compute
 
 
 def test_given_kernels_take_their_waves_of_chains():
     """An SM holds 8 blocks of 256 threads: 132 x 9 blocks are two waves of 19800 cycles, 20 us."""
-    launch = given(Kernel(132 * 9, 256, chain=19800.0), 0.0, 0.0, "fp32", H100)
+    launch = given_terms(Kernel(132 * 9, 256, chain=19800.0), 0.0, 0.0, "fp32", H100)
     assert launch.chained == pytest.approx(20)
     assert launch.time == pytest.approx(22.1)
 
 
 def test_operators_of_unknown_kernels_take_the_rates_of_the_device():
     """2.1 us and the longer of 1e12 FLOP at .75 of the peak and 1 GB at .75 of the bandwidth."""
-    launch = unshaped(1e12, 1e9, "fp32", H100)
+    launch = unshaped_terms(1e12, 1e9, "fp32", H100)
     assert launch.blocks == 0
     assert launch.time == pytest.approx(2.1 + 1e12 / (66.90816e6 * 0.75))
-    assert unshaped(0, 1e9, "fp32", H100).time == pytest.approx(2.1 + 1e9 / (3352e3 * 0.75))
+    assert unshaped_terms(0, 1e9, "fp32", H100).time == pytest.approx(2.1 + 1e9 / (3352e3 * 0.75))
 
 
 def test_engines_divide_keys_among_blocks():

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from simsched.base.errors import StudyError
 from simsched.schedulers import SCHEDULERS
-from simsched.show.chart import Axis, Chart, growth, looks_of, named
+from simsched.show.chart import Axis, Chart, by_name, growth, looks_of
 from simsched.show.paper import HATCHES, MARKERS, draw
 
 SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}
@@ -21,7 +21,7 @@ SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [
 def plotted(kind, series, path=None, *, xlabel="", ylabel="", logx=None, logy=None, **more):
     """Axes with a chart; values by name alone stand one by one."""
     alone = not all(isinstance(each, dict) for each in series.values())
-    chart = Chart(kind, named(series) if alone else series, Axis(xlabel, logx), Axis(ylabel, logy), **more)
+    chart = Chart(kind, by_name(series) if alone else series, Axis(xlabel, logx), Axis(ylabel, logy), **more)
     return draw(chart, path)
 
 

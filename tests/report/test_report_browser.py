@@ -9,7 +9,7 @@ import simsched as ss
 import workloads
 from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
-from simsched.show.chart import Axis, Chart, luminance, named
+from simsched.show.chart import Axis, Chart, by_name, luminance
 from simsched.show.report import write_report
 from simsched.show.report.page import Section, figure, gantt, sections_of, table
 from simsched.show.results import boxes_of, chart_of
@@ -291,7 +291,7 @@ def charts():
     return (
         Chart("line", speedups, Axis("operators", None), ratio, "Lines over sizes", reference=1.0, note=note),
         Chart("line", times, Axis("operators", True), Axis("search time (s)", True), "Growth", geometric=True),
-        Chart("bar", named({name: draw(1, 4) for name in NAMES}), y=ratio, reference=1.0),
+        Chart("bar", by_name({name: draw(1, 4) for name in NAMES}), y=ratio, reference=1.0),
         Chart("bar", bars, networks, ratio, "Bars in groups", reference=1.0),
         boxes_of({name: 1e3 * i * draw(0.95, 1.05, 300) for name, i in numbered.items()}, "Boxes"),
         Chart("box", bars, networks, ratio, "Boxes in groups"),

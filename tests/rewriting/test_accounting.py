@@ -15,7 +15,7 @@ import simsched.testing
 from simsched.base.errors import ScheduleError, SchedulerError
 from simsched.model import Cluster, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
-from simsched.rewriting.accounting import accounted, rewritten
+from simsched.rewriting.accounting import account_for, rewritten
 from simsched.schedulers import schedule
 
 CLUSTER = Cluster.preset("a100", 2)
@@ -241,7 +241,7 @@ def test_rewriters_say_how_their_graphs_came_about(graph, scheduler, options):
     again = read_again(plan)
     assert again == plan
     assert again.rewriting == plan.rewriting
-    assert accounted(again, graph, "file").graph == plan.graph
+    assert account_for(again, graph, "file").graph == plan.graph
     onward = schedule(graph, Cluster.preset("a100"), "search", starts=[again], evaluations=10)
     assert onward.graph == plan.graph
 
@@ -288,4 +288,4 @@ def test_any_substitutions_can_be_done_again(seed, steps):
     draft, used = walked(graph, seed, steps)
     record = (Rewriting((RewrittenPart((), tuple(Step(*each) for each in used)),)),)
     plan = on_one(draft.to_graph(), rewriting=record)
-    assert accounted(read_again(plan), graph, "walk").graph == draft.to_graph()
+    assert account_for(read_again(plan), graph, "walk").graph == draft.to_graph()

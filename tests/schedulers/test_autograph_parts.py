@@ -17,7 +17,7 @@ from simsched.rewriting.parts import READER, part_of, put_together
 from simsched.schedulers.autograph import atoms, intervals
 from simsched.schedulers.autograph.parts import (
     Backtracking,
-    Cost,
+    DraftCost,
     MixedCost,
     Variant,
     best_choices,
@@ -37,7 +37,7 @@ def test_a_part_knows_who_reads_from_it():
     assert (list(part.rows), list(part.outside)) == (["b", "c", READER], ["a"])
     assert part.rows[READER].reads == (Read("c"),)
     assert "c" not in part.kept
-    assert MixedCost(DEVICE, default_cost, 1.0)(part) == Cost(10.0, 5.0)
+    assert MixedCost(DEVICE, default_cost, 1.0)(part) == DraftCost(10.0, 5.0)
 
 
 def test_a_part_that_leads_an_outside_tensor_on():
@@ -78,7 +78,7 @@ def test_steps_are_made_again_as_far_as_they_can_be():
     steps = tuple(Step("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
     with Deadline("autograph") as deadline:
         search = Backtracking({"pair": pair(15.0)}, MixedCost(DEVICE, default_cost, 0.25), 1.1, 100, 20, deadline)
-        start = search.joined(other, [(whole, Variant(whole, search.costs(whole), steps))])
+        start = search.join_parts(other, [(whole, Variant(whole, search.costs(whole), steps))])
     assert start.steps == steps[:1]
     assert list(start.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
     assert start.settled == ({*whole.rows, "b1+c1"},)
@@ -93,8 +93,8 @@ def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
     draft = Draft.from_graph(made(rows, "ab ac bn cd nd"))
     rules = [pair(21.0), drop(lambda draft: "b+c" in draft.rows)]
     # start: 42 + 0.25 x 32 = 50; fused: 43 + 0.25 x 43 = 53.75 = 1.075 x 50; without n: 23 + 0.25 x 23 = 28.75
-    assert explored(draft, rules, beta=1.1)[0][0].cost == Cost(28.75, 23.0)
-    assert explored(draft, rules, beta=1.05)[0][0].cost == Cost(50.0, 42.0)
+    assert explored(draft, rules, beta=1.1)[0][0].cost == DraftCost(28.75, 23.0)
+    assert explored(draft, rules, beta=1.05)[0][0].cost == DraftCost(50.0, 42.0)
 
 
 def test_substitutions_in_another_order_are_made_once():
@@ -199,7 +199,7 @@ def test_intervals_keep_to_the_largest_size(sizes, largest, runs):
 
 def variant(mixed, name="R"):
     """A variant of a cost, with a step to tell it by."""
-    return Variant(Draft([]), Cost(mixed, mixed), ((f"{name}{mixed}", ()),))
+    return Variant(Draft([]), DraftCost(mixed, mixed), ((f"{name}{mixed}", ()),))
 
 
 def test_the_best_cover_is_found():

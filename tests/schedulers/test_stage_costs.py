@@ -9,7 +9,7 @@ from small import made, operators
 import simsched as ss
 from simsched.base.errors import SchedulerError, UnknownNameError
 from simsched.model.costmodel import default_cost
-from simsched.schedulers import SCHEDULERS, equipped, schedule
+from simsched.schedulers import SCHEDULERS, equip, schedule
 from simsched.schedulers.stage_costs import StageCost, StageFormula
 
 GRAPH = made(operators("a=10", utilization=0.75) + operators("b=4", utilization=0.5) + operators("c=6"))
@@ -96,8 +96,8 @@ def test_tools_are_bound_by_the_front_door():
     plan = schedule(GRAPH, CLUSTER.without_overheads(), asking, factor=2.0)
     assert plan.estimate == 40.0
     assert plan.search == {"asked": 1, "time_s": 0.5}
-    assert equipped(asking)(GRAPH, CLUSTER, default_cost) == schedule(GRAPH, CLUSTER, asking)
+    assert equip(asking)(GRAPH, CLUSTER, default_cost) == schedule(GRAPH, CLUSTER, asking)
     with pytest.raises(SchedulerError, match=r"scheduler 'asking' has no option 'tools'; known are: factor$"):
         schedule(GRAPH, CLUSTER, asking, tools=None)
     for function in SCHEDULERS.values():
-        assert equipped(function) is function
+        assert equip(function) is function

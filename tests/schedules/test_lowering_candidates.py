@@ -9,7 +9,7 @@ from program_order import broken
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule
 from simsched.model.lowering import OPTIONS, Lowering
-from simsched.model.lowering.kernels import Clock
+from simsched.model.lowering.kernels import VectorClock
 from simsched.model.program import COPY, LAUNCH, SYNC, WAIT
 
 QUAD = Cluster.preset("a100", 4)
@@ -122,7 +122,7 @@ def test_clocks_that_need_room():
     graph = drawn_graph(rng, 80, 300)
     columns = drawn(rng, 80, streams=12, devices=2)
     many, tight = Lowering(graph, QUAD), Lowering(graph, QUAD)
-    tight._table["clocks"], tight._table.room = np.empty(3, Clock.dtype), 3
+    tight._table["clocks"], tight._table.room = np.empty(3, VectorClock.dtype), 3
     same(tight.program(*columns), many.program(*columns))
     assert 3 < len(tight._table["clocks"]) < 80 * 12
 

@@ -13,7 +13,7 @@ from study_cases import fork, study
 from simsched.base.errors import StudyError
 from simsched.experiments.study import Results, merge, run_study
 from simsched.experiments.study.code import code_of
-from simsched.experiments.study.growth import Places, joined
+from simsched.experiments.study.growth import Places, join_studies
 from simsched.experiments.study.study import Study, points, rows_of
 
 SMALL = {"schedulers": ["sequential", "lios"], "workload": {"kind": "fork", "width": [2, 3]}, "seeds": 2}
@@ -124,7 +124,7 @@ def test_rows_of_one_study_in_another(one, other):
 @given(one=parts, other=parts)
 def test_joined_studies(one, other):
     """All parts of both, those of the first one first, and nothing besides."""
-    whole = joined([of(one), of(other)])
+    whole = join_studies([of(one), of(other)])
     for mine, theirs, values in (
         (one["schedulers"], other["schedulers"], [choice.label for choice in whole.choices]),
         (one["workload"]["width"], other["workload"]["width"], [point["width"] for point in points(*whole.workload)]),
@@ -132,7 +132,7 @@ def test_joined_studies(one, other):
         (one["seeds"], other["seeds"], list(whole.instances)),
     ):
         assert sorted(values) == sorted({*mine, *theirs})
-    assert joined([of(one), of(one)]) == of(one)
+    assert join_studies([of(one), of(one)]) == of(one)
     assert Study.from_dict(whole.to_dict()) == whole
 
 
@@ -149,7 +149,7 @@ def test_joined_options_and_nested_fields():
             "cluster": {"gpu": "a100", "device": {"launch": [1.0, 2.0]}, "gpus": [1, 2]},
         }
     )
-    whole = joined([one, other])
+    whole = join_studies([one, other])
     assert [choice.label for choice in whole.choices] == [
         "hios-lp w=2",
         "hios-lp w=3",

@@ -11,7 +11,7 @@ from strategies import clusters, graphs
 
 import simsched as ss
 from simsched.base.errors import WhatIfError
-from simsched.experiments.whatif.throughput import repeated, steady_period, throughput
+from simsched.experiments.whatif.throughput import repeat, steady_period, throughput
 from simsched.model import Work
 from simsched.simulator.workload import placed_operator_times
 
@@ -146,7 +146,7 @@ def test_requests_follow_each_other_on_both_engines(graph, cluster, k, name):
     """Request r + k begins when request r has ended, whichever engine runs it."""
     program = ss.schedule(graph, cluster, name).lower(cluster)
     times, graph_launch = placed_operator_times(program, cluster, None), 5.0 if name == "nimble" else None
-    many = repeated(program, times, np.arange(k) * 9.0, 7, graph_launch)
+    many = repeat(program, times, np.arange(k) * 9.0, 7, graph_launch)
     trace = ss.simulate(many, cluster)
     assert ss.simulate(many, cluster, engine="reference").makespan == pytest.approx(trace.makespan)
     times, n = np.array(list(trace.operator_times().values())), len(graph)

@@ -7,7 +7,7 @@ import simsched as ss
 from simsched.base.errors import ClusterError, SimulationError, UnknownNameError, WhatIfError
 from simsched.experiments.whatif import parse_change
 from simsched.experiments.whatif.whatif import value_of
-from simsched.experiments.whatif.world import fused, removed
+from simsched.experiments.whatif.world import fuse_operators, remove_operators
 
 FREE = ss.Cluster.preset("a100").without_overheads()
 PAIR = ss.Cluster.preset("a100", 2).without_overheads()
@@ -34,7 +34,7 @@ def robust(*plans):
 
 
 def fuse(graph, names):
-    return fused(graph, names, graph.time, FREE.devices[0])
+    return fuse_operators(graph, names, graph.time, FREE.devices[0])
 
 
 NOT_KEPT = "the plan cannot be kept: .* is not one of graph .*; ask with reschedule=True"
@@ -78,7 +78,7 @@ REFUSED = {
         (lambda: a.fuse([]), "fuse must not be empty"),
         (lambda: a.fuse([["a"], ["b"]]), r"fuse\[0\] must be a text"),
         (lambda: a.remove("a", "b", "c").makespan, "nothing of graph 'graph' would be left"),
-        (lambda: removed(FORK, "abc"), "nothing of graph 'graph' would be left"),
+        (lambda: remove_operators(FORK, "abc"), "nothing of graph 'graph' would be left"),
         # b between a and d cannot wait for the one and be waited for by the other if they are one
         (lambda: fuse(DIAMOND, "da"), "fuse: a -> b -> d leads out of the operators and back in"),
         (lambda: fuse(DIAMOND, "abd"), "a -> c -> d leads"),

@@ -6,7 +6,7 @@ from small import made, operators, placements
 
 from simsched.base.errors import WhatIfError
 from simsched.experiments.whatif import what_if
-from simsched.experiments.whatif.world import carried, fused, removed
+from simsched.experiments.whatif.world import carry_over, fuse_operators, remove_operators
 from simsched.model import Cluster, Edge, Kernel, Operator, Schedule
 
 FREE = Cluster.preset("a100", 2).without_overheads()
@@ -17,7 +17,7 @@ DIAMOND = made(operators("a=1 b=2 c=3 d=4", nbytes=1000.0), "ab ac bd cd", nbyte
 
 
 def fuse(graph, *names):
-    return fused(graph, names, graph.time, FREE.devices[0])
+    return fuse_operators(graph, names, graph.time, FREE.devices[0])
 
 
 def ends(graph):
@@ -68,7 +68,7 @@ def test_what_a_fused_operator_is():
     assert (op.kernels, op.intensity, op.output_shape, op.block) == ((Kernel(20),), "compute", (1, 8), "stem")
     # both x, which z reads, too, and y are outputs of the two
     read = made([Operator("x", output_shape=(1, 4)), Operator("y", output_shape=(1, 8)), Operator("z")], "xy xz")
-    assert fused(read, "xy", np.ones(3), FREE.devices[0]).graph["x+y"].output_shape is None
+    assert fuse_operators(read, "xy", np.ones(3), FREE.devices[0]).graph["x+y"].output_shape is None
     estimated = made([Operator(n, flops=1e9, nbytes=1e6) for n in "ab"], "ab=4e5")
     assert fuse(estimated, "a", "b").graph["a+b"].time is None
 
@@ -87,9 +87,9 @@ def test_quicker_members():
 def test_what_is_removed():
     """d then reads from a what b read from it, once, though b and c are both gone."""
     for names, left in (("bc", "a-d"), ("a", "b-d c-d"), ("d", "a-b a-c")):
-        assert ends(removed(DIAMOND, names).graph) == left
+        assert ends(remove_operators(DIAMOND, names).graph) == left
     chain = made("a=1 b=1 c=1 d=1", "ab=5 bc=6 cd=7")
-    assert removed(chain, ["b", "c"]).graph.edge(0) == Edge("a", "d", 5.0)
+    assert remove_operators(chain, ["b", "c"]).graph.edge(0) == Edge("a", "d", 5.0)
     asked = what_if(DIAMOND, FREE).remove("a", "d")
     assert (asked.graph.names, asked.makespan) == (("b", "c"), 3.0)
 
@@ -105,8 +105,8 @@ def test_placements_of_what_is_fused():
     a to gpu1 takes 2 us and 100 bytes over 275 GB/s; then c, then b and d as one.
     """
     plan = Schedule(DIAMOND, placements("a c/2@1 b/1@1 d"))
-    assert same(carried(plan, fuse(plan.graph, "b", "c")), "a b+c/2@1 d")
-    assert same(carried(plan, fuse(plan.graph, "b", "d")), "a c/2@1 b+d/1@1")
+    assert same(carry_over(plan, fuse(plan.graph, "b", "c")), "a b+c/2@1 d")
+    assert same(carry_over(plan, fuse(plan.graph, "b", "d")), "a c/2@1 b+d/1@1")
     asked = what_if(plan, FREE).fuse(["b", "d"])
     assert asked.makespan == pytest.approx(1 + 2 + 100 / 275e3 + 3 + asked.graph["b+d"].time)
 
@@ -124,8 +124,8 @@ def test_a_launch_order_stays_topological():
 def test_stages_of_what_is_fused():
     """c of the second stage feeds d: b of the second and d of the third as one could not run beside c."""
     plan = Schedule(DIAMOND, placements("a b.1 c/1.1 d.2"), "stages")
-    assert same(carried(plan, fuse(plan.graph, "b", "c")), "a b+c.1 d.2")
-    assert same(carried(plan, removed(plan.graph, ["a"])), "b.1 c/1.1 d.2")
+    assert same(carry_over(plan, fuse(plan.graph, "b", "c")), "a b+c.1 d.2")
+    assert same(carry_over(plan, remove_operators(plan.graph, ["a"])), "b.1 c/1.1 d.2")
     with pytest.raises(WhatIfError, match=r"the plan cannot be kept: .*; ask with reschedule=True"):
         what_if(plan, FREE).fuse(["b", "d"]).plan  # noqa: B018
 

@@ -33,7 +33,7 @@ from simsched.model import (
     occupancy,
     roofline,
 )
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Spans, measured_trace, spans_of
 from simsched.simulator import simulate
@@ -138,7 +138,7 @@ class FakeDevice:
 
     def run(self, plan: Schedule, repeats: int, *, warm: float = 0.0) -> Timing:
         """Simulate a schedule at the clock of each repeat."""
-        program = prepared(self.backend, plan, repeats)
+        program = prepare(self.backend, plan, repeats)
         self._fail(program.graph.name)
         self._work(warm)
         latency, stamps = np.empty(repeats), list[Floats]()
@@ -288,7 +288,7 @@ class FakeDevice:
         self._work(0.2)
         if self.fault.empty_session:
             return Session(0, 0)
-        count = len(prepared(self.backend, plan).launches)
+        count = len(prepare(self.backend, plan).launches)
         return Session(count, 0 if self.fault.no_nodes else count)
 
     def _fail(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Kernels: typed Python over tables, compiled to machine code, or run as it stands.
+"""Native code: typed Python functions over tables, compiled to machine code, or run as plain Python.
 
 `tables` is the memory and finds the kernels, `compiler` translates them; `pieces` makes, keeps and runs machine code.
 With ``SIMSCHED_JIT=0`` nothing is compiled.

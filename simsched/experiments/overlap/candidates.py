@@ -73,7 +73,7 @@ class _Reach:
         self.place = {op: k for k, op in enumerate(self.order)}
         self.all = (1 << n) - 1
 
-    def unrelated(self, op: int) -> int:
+    def unrelated_operators(self, op: int) -> int:
         """Return the operators that neither lead to an operator nor follow it."""
         return self.all & ~(self.ancestors[op] | self.descendants[op] | 1 << op)
 
@@ -81,7 +81,7 @@ class _Reach:
         """Return the operators that are unrelated to the first one of a place, and no part of it."""
         result: set[int] = set()
         for place in places:
-            bits = self.unrelated(place[0])
+            bits = self.unrelated_operators(place[0])
             for op in place:
                 bits &= ~(1 << op)
             while bits:
@@ -138,7 +138,7 @@ def branches(graph: OpGraph) -> list[Branch]:
     groups: dict[tuple[tuple[str, ...], int], list[list[int]]] = {}
     for first in reach.order:
         begins = not reach.before[first] or any(len(reach.after[src]) > 1 for src in reach.before[first])
-        if not begins or not reach.unrelated(first):
+        if not begins or not reach.unrelated_operators(first):
             continue
         place = reach.branch(first)
         key = tuple(roles[op] for op in place)
@@ -151,7 +151,7 @@ def branches(graph: OpGraph) -> list[Branch]:
     for (key, _), places in groups.items():
         rivals = reach.rivals(places)
         if rivals:
-            name = _named(key, roles)
+            name = _name_of(key, roles)
             named[name] += 1
             name = name if named[name] == 1 else f"{name} ({named[name]})"
             beside = tuple(dict.fromkeys(roles[op] for op in sorted(rivals, key=reach.place.__getitem__)))
@@ -194,7 +194,7 @@ def _roles(graph: OpGraph) -> list[str]:
     return roles
 
 
-def _named(roles: Sequence[str], every: Sequence[str]) -> str:
+def _name_of(roles: Sequence[str], every: Sequence[str]) -> str:
     """Return a name of some of all roles."""
     if len(roles) == 1:
         return roles[0]
@@ -204,10 +204,10 @@ def _named(roles: Sequence[str], every: Sequence[str]) -> str:
     return f"{roles[0]} .. {roles[-1]}"
 
 
-def shortened(roles: Sequence[str], most: int = _WIDEST) -> str:
+def shorten_name(roles: Sequence[str], most: int = _WIDEST) -> str:
     """Return roles as a table shows them: a few of them, each cut where it is long.
 
-    >>> shortened(["a", "b"]), shortened(["a", "b", "c", "d", "e"]), shortened(["x" * 50], 20)
+    >>> shorten_name(["a", "b"]), shorten_name(["a", "b", "c", "d", "e"]), shorten_name(["x" * 50], 20)
     ('a, b', 'a, b, c, .. e', 'xxxxxxxxxxxxxxxxxx..')
     """
     cut = [role if len(role) <= most else f"{role[: most - 2]}.." for role in roles]

@@ -33,7 +33,7 @@ def overlap(
     Parameters
     ----------
     graph
-        The operators; with collectives, those of one of several equal GPUs.
+        The operators; with collectives, the operators of one of several equal GPUs.
     cluster, cost
         As in `simulate`; the first device runs everything.
     execution
@@ -132,7 +132,7 @@ def overlap(
 
 
 def _turns(trials: Iterable[Trial], points: Sequence[Point]) -> tuple[Turn, ...]:
-    """Return the turns of all overlaps: those of the graph first, then those that only other values have."""
+    """Return the turns of all overlaps: the graph's first, then those that only other values have."""
     if not points:
         return ()
     names = [trial.name for trial in trials] + [name for one in points for name in one.gain]

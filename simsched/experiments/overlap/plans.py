@@ -89,9 +89,9 @@ def by_turns(graph: OpGraph, device: str, execution: str, *, apart: bool) -> Sch
     launched: list[int] = []
     stream: list[int] = []
     for turn in zip_longest(*parts.values(), fillvalue=()):
-        for number, taken in enumerate(turn):
-            launched += taken
-            stream += [number if apart else int(waits[op]) for op in taken]
+        for number, members in enumerate(turn):
+            launched += members
+            stream += [number if apart else int(waits[op]) for op in members]
     return Schedule.from_columns(
         graph,
         np.array(launched, np.int64),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.overlap.candidates import shortened
+from simsched.experiments.overlap.candidates import shorten_name
 from simsched.experiments.result import Doubt, Finding, table_of
 from simsched.model import Schedule
 
@@ -76,7 +76,8 @@ class Overlap(Checked):
         The best division of SMs between the streams, which may be worse than none; None if none was asked for.
     """
 
-    SUBJECT, ERROR = "overlap {0.name!r}", WhatIfError
+    SUBJECT = "overlap {0.name!r}"
+    ERROR = WhatIfError
     name: str
     beside: str
     places: Count
@@ -105,7 +106,8 @@ class Point(Checked):
         By the name of the overlap.
     """
 
-    SUBJECT, ERROR = "point {0.value!r}", WhatIfError
+    SUBJECT = "point {0.value!r}"
+    ERROR = WhatIfError
     value: float
     makespan_us: Amount
     gain: Mapping[str, float]
@@ -129,7 +131,8 @@ class Turn(Checked):
         The 90 % range of a single value; None for an end that lies beyond the values that were simulated.
     """
 
-    SUBJECT, ERROR = "turn of {0.name!r}", WhatIfError
+    SUBJECT = "turn of {0.name!r}"
+    ERROR = WhatIfError
     name: str
     pays: str
     at: tuple[float, ...] = ()
@@ -201,7 +204,7 @@ class Overlaps(Finding):
         if not self.rows and not self.turns:
             return ("Nothing could run beside anything else: each operator needs the one before it.",)
         lines = [self._sentence(turn) for turn in self.turns]
-        hidden = len(self.rows) - len(self._shown())
+        hidden = len(self.rows) - len(self._table_rows())
         if hidden:
             lines.append(f"{hidden} more gain less: see --json.")
         if self.untried:
@@ -227,7 +230,7 @@ class Overlaps(Finding):
             text += f" ({low} to {high})"
         return f"{text}."
 
-    def _shown(self) -> list[Overlap]:
+    def _table_rows(self) -> list[Overlap]:
         """Return the rows of the table: those that gain most, and all together."""
         joint = [row for row in self.rows if row.name == TOGETHER]
         single = [row for row in self.rows if row.name != TOGETHER]
@@ -239,7 +242,7 @@ class Overlaps(Finding):
         more = ("best with SMs", "gain") if self.is_divided else ()
         rows = [
             (
-                shortened([row.name], _WIDE),
+                shorten_name([row.name], _WIDE),
                 str(row.places),
                 row.launched,
                 format_time(row.makespan_us),
@@ -250,7 +253,7 @@ class Overlaps(Finding):
                 *(_divided(row.shares) if self.is_divided else ()),
                 row.beside,
             )
-            for row in self._shown()
+            for row in self._table_rows()
         ]
         title = f"{self.graph} on {self.cluster}: {format_time(self.makespan_us)} one operator after the other"
         if self.measured_us is not None:

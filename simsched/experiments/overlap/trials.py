@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
-from simsched.experiments.overlap.candidates import Branch, branches, shortened
+from simsched.experiments.overlap.candidates import Branch, branches, shorten_name
 from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
 from simsched.experiments.overlap.prefetch import beside_collectives, prefetching
 from simsched.experiments.overlap.results import HALVES, PREFETCH, TOGETHER
@@ -120,7 +120,7 @@ class Bench:
         }
         launched, plan, time = self.quickest(plans)
         side = Side(branch, launched == "first")
-        return Trial(branch.name, shortened(branch.beside), len(branch.places), launched, plan, time, side)
+        return Trial(branch.name, shorten_name(branch.beside), len(branch.places), launched, plan, time, side)
 
     def _of_halves(self) -> Trial:
         plans = {"apart": by_turns(self.graph, self.device, self.execution, apart=True)}
@@ -137,14 +137,15 @@ class Bench:
             if trial.side is None:
                 continue
             if best is None:
-                best, members = trial, [trial]
+                best = trial
+                members = [trial]
                 continue
             sides = [one.side for one in (*members, trial) if one.side is not None]
             plan = beside(self.graph, self.device, sides, self.execution)
             time = self.time(plan)
             if time < best.time * (1 - _ADDS):
                 members.append(trial)
-                names = shortened([one.name for one in members])
+                names = shorten_name([one.name for one in members])
                 best = Trial(TOGETHER, names, sum(one.places for one in members), "as above", plan, time)
         return best if len(members) > 1 else None
 

@@ -69,8 +69,8 @@ def require_loaded(scheduler: str, code: str) -> None:
         If it has.
     """
     spec = sys.modules[scheduler.partition(":")[0]].__spec__  # another one after a reload
-    known, first = _loaded.setdefault(scheduler, (spec, code))
-    if known is not spec:
+    loaded, first = _loaded.setdefault(scheduler, (spec, code))
+    if loaded is not spec:
         _loaded[scheduler] = spec, code
     elif first != code:
         raise StudyError(
@@ -95,9 +95,9 @@ def _sources(module: str, file: Path) -> dict[str, Path]:
         if path.suffix != ".py":
             continue
         for alternatives in _imports(name, path):
-            near = [each for each in alternatives if _is_near(each, top if root in installed else None)]
-            found = ((each, _file_of(each, root)) for each in near)
-            waiting += [(each, source) for each, source in found if source is not None][:1]
+            near = [name for name in alternatives if _is_near(name, top if root in installed else None)]
+            candidates = ((name, _file_of(name, root)) for name in near)
+            waiting += [(name, source) for name, source in candidates if source is not None][:1]
     return files
 
 

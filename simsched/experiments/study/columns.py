@@ -27,10 +27,10 @@ def column_of(name: str, rows: Sequence[Mapping[str, Any]], whose: str) -> str:
     if name in columns:
         return name
     endings = (name, f"{name}_us", f"{name}_s")
-    found = [column for column in columns if column in endings]
-    found += [f"{room}.{end}" for room in _ROOMS for end in endings if f"{room}.{end}" in columns]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise StudyError(f"{whose}: {name!r} may be {' or '.join(found)}: write the one that is meant")
+    matches = [column for column in columns if column in endings]
+    matches += [f"{room}.{end}" for room in _ROOMS for end in endings if f"{room}.{end}" in columns]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise StudyError(f"{whose}: {name!r} may be {' or '.join(matches)}: write the one that is meant")
     raise StudyError(f"{whose}: {UnknownNameError('column', name, columns)}")

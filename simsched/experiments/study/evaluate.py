@@ -88,7 +88,7 @@ class Evaluate:
         end: tuple[str, str | None] = OK, None
         try:
             if not call_within(self.time_limit, self._fill, spec, row):
-                return [] if spec.same is None else [self._renamed(spec, spec.same)]
+                return [] if spec.same is None else [self._with_name(spec, spec.same)]
         except TimeLimitReached:
             end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
@@ -113,7 +113,7 @@ class Evaluate:
         code = self.codes.get(spec.choice.scheduler)
         return head | spec.columns() | ({} if code is None else {"code": code}) | row
 
-    def _renamed(self, spec: RowSpec, row: Mapping[str, Any]) -> Row:
+    def _with_name(self, spec: RowSpec, row: Mapping[str, Any]) -> Row:
         """Return a row of the same content under the name that the study has for it now."""
         results = {name: value for name, value in row.items() if name == "key" or not is_name(name)}
         return self._complete(spec, results, row["status"], row["reason"])
@@ -184,7 +184,8 @@ def make_target(point: Point, folder: str) -> Target:
 
 def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     """Return the columns of results and of wall times."""
-    scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
+    scheduler = spec.choice.scheduler
+    options = dict(spec.choice.options)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
     settings = spec.simulation
@@ -193,7 +194,7 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         "lowering": {name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
     }
     varied: dict[str, Any] = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
-    found = evaluate(
+    evaluation = evaluate(
         yardstick.graph,
         yardstick.cluster,
         scheduler=scheduler,
@@ -203,27 +204,29 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         **how,
         **varied,
     )
-    plan, drawn = cast(Schedule, found.plan), found.samples
+    plan = cast(Schedule, evaluation.plan)
+    drawn = evaluation.samples
     # with samples the makespan has no jitter
-    results = row_of("", found, yardstick.captured(how | varied if drawn is None else how))
+    results = row_of("", evaluation, yardstick.captured_makespan(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
-    row["bound_us"] = found.bound_us
+    row["bound_us"] = evaluation.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
     # over all devices
     row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
-    row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
+    row |= {"wall.search_s": evaluation.search_s, "wall.simulate_s": evaluation.simulate_s}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
     return {name: None if type(value) is float and not isfinite(value) else value for name, value in plain.items()}
 
 
 def _one_line(error: BaseException) -> str:
     """Return a message on one line, without parts that differ from run to run."""
-    kind, text = type(error).__name__, _text_of(error)
-    said = f"{kind}: {text}" if text else kind
-    return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))
+    kind = type(error).__name__
+    text = _text_of(error)
+    line = f"{kind}: {text}" if text else kind
+    return str(SimschedError(_ADDRESS.sub("0x...", " ".join(line.split()))))
 
 
 def _text_of(error: BaseException) -> str:

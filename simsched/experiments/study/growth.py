@@ -64,7 +64,7 @@ def workload_of(row: Mapping[str, Any]) -> str:
     return json.dumps(sorted(named, key=lambda each: each[0]))
 
 
-def joined(studies: Sequence[Study]) -> Study:
+def join_studies(studies: Sequence[Study]) -> Study:
     """Return the study that has the schedulers, seeds, workloads, clusters and simulations of all of some studies.
 
     Returns
@@ -81,18 +81,18 @@ def joined(studies: Sequence[Study]) -> Study:
     whole = studies[0]
     for study in studies[1:]:
         with refusing(f"{study.source}: cannot be joined with {studies[0].source}"):
-            whole = _joined(whole, study)
+            whole = _join(whole, study)
     return whole
 
 
-def _joined(one: Study, other: Study) -> Study:
+def _join(one: Study, other: Study) -> Study:
     for field in ("name", "seed"):
         if getattr(one, field) != getattr(other, field):
             raise StudyError(f"{field!r} is {getattr(other, field)!r}, not {getattr(one, field)!r}; use another folder")
     if {*one.simulation} != {*other.simulation}:
         raise StudyError("[simulation] has other fields; write all of them in both, or use another folder")
     simulation = {
-        key: _with_new(_listed(value), _listed(other.simulation[key])) for key, value in one.simulation.items()
+        key: _with_new(_as_list(value), _as_list(other.simulation[key])) for key, value in one.simulation.items()
     }
     parts: dict[str, Any] = {
         "schedulers": _choices(one, other),
@@ -105,14 +105,14 @@ def _joined(one: Study, other: Study) -> Study:
     return Study(one.name, seed=one.seed, execution=one.execution, source=one.source, folder=one.folder, **parts)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _with_new(known: Sequence[Any], given: Iterable[Any], text: Callable[[Any], str] = json.dumps) -> list[Any]:
     """Return the first values, then the second ones that are not among them."""
-    texts = {text(each) for each in known}
-    return [*known, *(each for each in given if text(each) not in texts)]
+    texts = {text(value) for value in known}
+    return [*known, *(value for value in given if text(value) not in texts)]
 
 
 def _seeds(one: Study, other: Study) -> int | list[int]:
@@ -133,11 +133,11 @@ def _tables(known: Sequence[Table], given: Sequence[Table]) -> list[Table]:
     tables = list(known)
     for table in given:
         added = [point for point in points(table) if _text(point) not in old]
-        tables += [table] if len(added) == len(list(points(table))) else [_nested(point) for point in added]
+        tables += [table] if len(added) == len(list(points(table))) else [_nest(point) for point in added]
     return tables
 
 
-def _nested(point: Point) -> Table:
+def _nest(point: Point) -> Table:
     """Return a point as a table without sweeps."""
     table: dict[str, Any] = {}
     for name, value in point.items():
@@ -152,12 +152,13 @@ def _nested(point: Point) -> Table:
 
 def _choices(one: Study, other: Study) -> list[Any]:
     """Return the schedulers of both."""
-    known, given = one.choices, other.choices
-    if all(choice in known for choice in given):
+    ours = one.choices
+    theirs = other.choices
+    if all(choice in ours for choice in theirs):
         return list(one.schedulers)
-    if all(choice in given for choice in known):
+    if all(choice in theirs for choice in ours):
         return list(other.schedulers)
-    return [*one.schedulers, *(_entry(choice) for choice in given if choice not in known)]
+    return [*one.schedulers, *(_entry(choice) for choice in theirs if choice not in ours)]
 
 
 def _entry(choice: Choice) -> dict[str, Any]:

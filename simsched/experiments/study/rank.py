@@ -227,14 +227,14 @@ class Ranking(Result):
             lines.append(f"without rows yet, and not ranked: {', '.join(self.without_rows)}")
         for group in self.groups:
             name = ", ".join(f"{key.rpartition('.')[2]} {text_of(value)}" for key, value in group.by.items())
-            said = [f"{group.complete} of {group.blocks} blocks are complete, others are left out"]
+            sentences = [f"{group.complete} of {group.blocks} blocks are complete, others are left out"]
             if group.complete == group.blocks:
-                said = [f"all {group.blocks} blocks are complete"]
+                sentences = [f"all {group.blocks} blocks are complete"]
             if group.friedman is not None:
-                said.append(f"Friedman chi2 {group.friedman[0]:.4g}, p {_p(group.friedman[1])}")
+                sentences.append(f"Friedman chi2 {group.friedman[0]:.4g}, p {_p(group.friedman[1])}")
             if group.critical_difference is not None:
-                said.append(f"mean ranks differ from {group.critical_difference:.3g} on (Nemenyi, {LEVEL:g})")
-            lines.append("; ".join(said) if not name else f"{name}: {'; '.join(said)}")
+                sentences.append(f"mean ranks differ from {group.critical_difference:.3g} on (Nemenyi, {LEVEL:g})")
+            lines.append("; ".join(sentences) if not name else f"{name}: {'; '.join(sentences)}")
         return lines
 
     def to_tex(self) -> str:
@@ -381,7 +381,7 @@ def rank(
     if base not in labels:
         raise StudyError(str(UnknownNameError("baseline", base, labels)))
     rng = np.random.default_rng(rng)
-    columns = [column_of(each, rows, "rank") for each in by]
+    columns = [column_of(column, rows, "rank") for column in by]
     grouped: dict[str, tuple[dict[str, Any], list[Row]]] = {}
     for row in rows:
         values = {column: row.get(column) for column in columns}
@@ -390,7 +390,7 @@ def rank(
         _group(values, _costs(members, labels, METRICS[metric], metric == "speedup"), labels, labels.index(base), rng)
         for values, members in grouped.values()
     ]
-    return Ranking(name, metric, base, tuple(groups), tuple(each for each in schedulers if each not in labels))
+    return Ranking(name, metric, base, tuple(groups), tuple(label for label in schedulers if label not in labels))
 
 
 def _costs(rows: Sequence[Row], labels: Sequence[str], column: str, inverse: bool) -> Floats:
@@ -399,10 +399,10 @@ def _costs(rows: Sequence[Row], labels: Sequence[str], column: str, inverse: boo
     for row in rows:
         block = json.dumps([row["unit"], *((k, v) for k, v in sorted(row.items()) if k.startswith(_BLOCK))])
         value: Any = row.get(column)
-        given = blocks.setdefault(block, {})
+        row_costs = blocks.setdefault(block, {})
         if row["status"] == "ok" and is_number(value) and value > 0:
-            given[row["scheduler"]] = 1 / value if inverse else float(value)
-    costs = [[given.get(label, np.inf) for label in labels] for given in blocks.values()]
+            row_costs[row["scheduler"]] = 1 / value if inverse else float(value)
+    costs = [[row_costs.get(label, np.inf) for label in labels] for row_costs in blocks.values()]
     return np.array(costs, dtype=np.float64).reshape(len(blocks), len(labels))
 
 
@@ -415,7 +415,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     if n == 0:
         rows = [Rank(label, 0, 0, None, None, None, None, None, None, no_result[i]) for i, label in enumerate(labels)]
         return Group(by, len(costs), 0, tuple(rows), (), None, None, (), some / some.min(axis=1, keepdims=True))
-    levelled = _levelled(complete)
+    levelled = _level(complete)
     is_best = levelled == levelled.min(axis=1, keepdims=True)
     alone = is_best & (is_best.sum(axis=1, keepdims=True) == 1)
     ranks = ranks_of(levelled)
@@ -455,7 +455,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     return Group(by, len(costs), n, tuple(rows), pairs, friedman(ranks), difference, cliques, ratios[:, order])
 
 
-def _levelled(costs: Floats) -> Floats:
+def _level(costs: Floats) -> Floats:
     """Return positive numbers, with nearly equal ones in a row made equal."""
     order = np.argsort(costs, axis=1, kind="stable")
     ascending = np.take_along_axis(costs, order, axis=1)
@@ -513,20 +513,20 @@ def wilcoxon(differences: Floats) -> float:
     """
     from scipy import stats
 
-    given = differences[differences != 0]
-    if len(given) == 0:
+    nonzero = differences[differences != 0]
+    if len(nonzero) == 0:
         return 1.0
     # 20 / 10 and 30 / 15 are one ratio, whatever the last bit of their logarithms
-    sizes = _levelled(np.abs(given)[None, :])[0]
-    given = np.copysign(sizes, given)
-    if len(given) <= _EXACT and len(np.unique(sizes)) == len(given):
-        return float(stats.wilcoxon(given, method="exact").pvalue)
+    sizes = _level(np.abs(nonzero)[None, :])[0]
+    nonzero = np.copysign(sizes, nonzero)
+    if len(nonzero) <= _EXACT and len(np.unique(sizes)) == len(nonzero):
+        return float(stats.wilcoxon(nonzero, method="exact").pvalue)
     try:
-        return float(stats.wilcoxon(given, method="asymptotic").pvalue)
+        return float(stats.wilcoxon(nonzero, method="asymptotic").pvalue)
     except ValueError:  # scipy before 1.15 has another name for it, and a warning for few differences
         with catch_warnings():
             simplefilter("ignore", UserWarning)
-            return float(stats.wilcoxon(given, method="approx").pvalue)
+            return float(stats.wilcoxon(nonzero, method="approx").pvalue)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -551,8 +551,8 @@ def friedman(ranks: Floats) -> tuple[float, float] | None:
         return None
     if (ranks == ranks[:, :1]).all():  # 0 / 0
         return 0.0, 1.0
-    found = friedmanchisquare(*ranks.T)
-    return float(found.statistic), float(found.pvalue)
+    test = friedmanchisquare(*ranks.T)
+    return float(test.statistic), float(test.pvalue)
 
 
 def critical_difference(n_schedulers: int, n_blocks: int) -> float:

@@ -25,7 +25,7 @@ from simsched.experiments.study import store
 from simsched.experiments.study.code import code_of, require_loaded
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target, row_key, target_digest
 from simsched.experiments.study.execution import Batches, pool_of
-from simsched.experiments.study.growth import joined, workload_of
+from simsched.experiments.study.growth import join_studies, workload_of
 from simsched.experiments.study.rank import Ranking, rank
 from simsched.experiments.study.store import STATUSES, WALL
 from simsched.experiments.study.study import RowSpec, Study, points, refusing, rows_of, swept_columns, text_of
@@ -52,7 +52,9 @@ _ORDER: Final = (
     WALL,
 )  # columns, or prefixes of columns
 _POINT: Final = ("workload.", "cluster.", "simulation.")
-_REASONS, _LONGEST = 2, 160  # reasons of each scheduler, and characters of each
+# reasons of each scheduler, and characters of each
+_REASONS = 2
+_LONGEST = 160
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,7 +179,8 @@ class Results(Result):
 
     def status(self) -> Any:
         """Return `counts` as a table of texts, with the first reasons of rows without a result."""
-        rows, counted = self.counts(), ("rows", "missing", *STATUSES)
+        rows = self.counts()
+        counted = ("rows", "missing", *STATUSES)
         notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:_REASONS]]
         short = [note if len(note) <= _LONGEST else f"{note[:_LONGEST]} ..." for note in notes]
         short += [self.left_over] if self.others else []
@@ -242,8 +245,8 @@ class Results(Result):
 
 def _place(name: str) -> int:
     """Return the position of a column in the order."""
-    known = (i for i, group in enumerate(_ORDER) if name == group or (group[-1] == "." and name.startswith(group)))
-    return next(known, _ORDER.index(_RESULTS))
+    places = (i for i, group in enumerate(_ORDER) if name == group or (group[-1] == "." and name.startswith(group)))
+    return next(places, _ORDER.index(_RESULTS))
 
 
 def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -260,7 +263,7 @@ def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dic
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((*(row.get(name) for name in names), row["scheduler"]), []).append(row)
-    found = []
+    points_of = []
     for point, alike in groups.items():
         done = [row for row in alike if row["status"] == "ok"]
         mean = dict(zip([*names, "scheduler"], point, strict=True))
@@ -268,8 +271,8 @@ def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dic
         for name, column in (("makespan_us", "makespan_us"), ("speedup", "speedup"), ("search_s", "wall.search_s")):
             values = [row[column] for row in done if row.get(column) is not None]
             mean[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
-        found.append(mean)
-    return found
+        points_of.append(mean)
+    return points_of
 
 
 def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
@@ -350,10 +353,10 @@ def run_study(
         before = [row for row in rows.placed if not retry or row["status"] == OK]
         # rows that exist are checked first: later rows then take only their own time
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
-        specs = _renamed(specs, rows.others, os.path.realpath(study.folder), version, codes)
+        specs = _with_names(specs, rows.others, os.path.realpath(study.folder), version, codes)
         specs.sort(key=lambda spec: spec.known is None)
-        asked = {spec.index for spec in specs}
-        n_without = sum(row["status"] != OK for row in before if row["index"] in asked)
+        wanted = {spec.index for spec in specs}
+        n_without = sum(row["status"] != OK for row in before if row["index"] in wanted)
         taken_over = {spec.index: spec.known for spec in specs if spec.same is not None}
         n_new = 0
 
@@ -368,7 +371,9 @@ def run_study(
 
         limit = study.execution.get("time_limit")
         evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8), codes)
-        preload = [each for each in ("simsched.experiments.study.evaluate", load.__module__) if each != "__main__"]
+        preload = [
+            module for module in ("simsched.experiments.study.evaluate", load.__module__) if module != "__main__"
+        ]
         memory = study.execution.get("memory_limit")
         with pool_of(executor, workers, preload=preload, memory=memory, time_limit=limit) as pool:
             Batches(specs, evaluate, pool, keep, evaluate.died).run()
@@ -390,16 +395,16 @@ def _codes(study: Study, executor: str) -> dict[str, str]:
     return codes
 
 
-def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], folder: Path) -> None:
+def _tell_changed(study: Study, rows: store.StoredRows, codes: Mapping[str, str], folder: Path) -> None:
     """Log the schedulers whose rows are run again because their code differs, or may differ, from the rows' code."""
     schedulers = {choice.label: choice.scheduler for choice in study.choices}
     unsigned = [row for row in rows.placed if schedulers[row["scheduler"]] in codes and "code" not in row]
-    for why, told in (("has changed", rows.stale), ("was not recorded", unsigned)):
-        for name, n in Counter(schedulers[row["scheduler"]] for row in told).items():
+    for why, number in (("has changed", rows.stale), ("was not recorded", unsigned)):
+        for name, n in Counter(schedulers[row["scheduler"]] for row in number).items():
             _logger.warning("%s: the code of scheduler %r %s: its rows, %d, are run again", folder, name, why, n)
 
 
-def _renamed(
+def _with_names(
     specs: list[RowSpec], rows: Sequence[Mapping[str, Any]], folder: str, version: str, codes: Mapping[str, str]
 ) -> list[RowSpec]:
     """Return specifications of rows; a key that has a row under another name comes with that row.
@@ -418,21 +423,21 @@ def _renamed(
         graphs.setdefault(workload_of(row), {})[row["graph"]] = None
     if not graphs:
         return specs
-    found = []
+    renamed = []
     for spec in specs:
-        made = graphs.get(workload_of(spec.columns()), ()) if spec.known is None else ()
+        candidates = graphs.get(workload_of(spec.columns()), ()) if spec.known is None else ()
         code = codes.get(spec.choice.scheduler)
-        keys = [row_key(spec, version, graph, target(json.dumps(spec.cluster)), code) for graph in made]
+        keys = [row_key(spec, version, graph, target(json.dumps(spec.cluster)), code) for graph in candidates]
         key = next((key for key in keys if key in by_key), None)
-        found.append(spec if key is None else replace(spec, known=key, same=by_key[key]))
-    return found
+        renamed.append(spec if key is None else replace(spec, known=key, same=by_key[key]))
+    return renamed
 
 
 def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
     if given is None:
         return None
-    found = re.fullmatch(r"(\d+)/(\d+)", given if isinstance(given, str) else "/".join(map(str, given)))
-    i, n = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d+)/(\d+)", given if isinstance(given, str) else "/".join(map(str, given)))
+    i, n = map(int, match.groups()) if match else (0, 0)
     if n < max(1, i):
         raise StudyError(f"a shard is i/n, part i of n with i from 1 to n, not {given!r}")
     return i or n, n
@@ -490,7 +495,9 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     is_there = bool(os.fspath(out)) and Path(out, store.STUDY).exists()
     there = [Path(out)] if is_there and Path(out) not in paths else []
     described = [store.read_study(path) for path in paths + there]
-    study, version, code = described[0].study, described[0].version, dict[str, str]()
+    study = described[0].study
+    version = described[0].version
+    code = dict[str, str]()
     for path, one in zip(paths + there, described, strict=True):
         store.require_kin(path, study, version)
         for name, digest in one.code.items():
@@ -498,17 +505,17 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
                 raise StudyError(
                     f"{path}: rows of {name!r} are of other code; run it again with the code of the others"
                 )
-    study = joined([each.study for each in described])
+    study = join_studies([one.study for one in described])
     target = store.prepare(study, out, version, code)
     path = target / store.rows_file()
     with store.appending(path) as append:
         own = store.placed_rows([path], study, code)
         files = [file for folder in dict.fromkeys([target, *paths]) for file in store.rows_paths(folder)]
         rows = store.placed_rows(files, study, code)
-        known = {row["index"]: row for row in own.placed}
-        kept = {row["key"] for row in (*own.stale, *own.others)}
-        append([row for row in rows.placed if known.get(row["index"]) != row])
-        append([row for row in (*rows.stale, *rows.others) if row["key"] not in kept])
+        by_index = {row["index"]: row for row in own.placed}
+        keys = {row["key"] for row in (*own.stale, *own.others)}
+        append([row for row in rows.placed if by_index.get(row["index"]) != row])
+        append([row for row in (*rows.stale, *rows.others) if row["key"] not in keys])
     results = Results.open(target)
     results.save(target)
     return results

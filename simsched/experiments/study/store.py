@@ -19,7 +19,8 @@ from simsched.experiments.study.growth import Places
 from simsched.experiments.study.study import Study
 
 STUDY: Final = "study.json"
-ROWS_CSV, ROWS_PARQUET = "rows.csv", "rows.parquet"
+ROWS_CSV = "rows.csv"
+ROWS_PARQUET = "rows.parquet"
 _DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
@@ -48,7 +49,9 @@ class StudyFile(Checked, Document):
         Digest of the code of each scheduler that is not part of the library, by its name in the study.
     """
 
-    SUBJECT, ERROR, FORMAT = "study", StudyError, "simsched.study"
+    SUBJECT = "study"
+    ERROR = StudyError
+    FORMAT = "simsched.study"
     simsched: str
     folder: str
     study: Mapping[str, Any]
@@ -73,7 +76,7 @@ class Described(NamedTuple):
     code: Mapping[str, str]
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """The rows of a folder.
 
     Parameters
@@ -132,10 +135,12 @@ def read_study(folder: str | os.PathLike[str]) -> Described:
         raise StudyError("a folder without a name is that of no study; give . for the current one")
     path = Path(folder, STUDY)
     try:
-        found = StudyFile.load(path)
+        study_file = StudyFile.load(path)
     except FileError as error:
         raise StudyError(f"{folder}: not the folder of a study; run one into it: {error}") from None
-    return Described(Study.from_dict(found.study, str(path), found.folder), found.simsched, found.code)
+    return Described(
+        Study.from_dict(study_file.study, str(path), study_file.folder), study_file.simsched, study_file.code
+    )
 
 
 def require_kin(folder: str | os.PathLike[str], study: Study, version: str) -> Described:
@@ -162,7 +167,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     FormatError
         If a line is no row; the message names it.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # a line without end: its writer died
         try:
             row = json.loads(line)
@@ -171,8 +176,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             written = False
         if not written:
             raise FormatError(f"{path}: line {number} is not as it was written; delete the line, then resume")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _digest(row: Row) -> str:
@@ -192,7 +197,7 @@ def _is_row(row: Any) -> bool:
     )
 
 
-def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
+def _agree(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
     """Return one of two rows of an index: the last, but rather one with a result."""
     if old["status"] != "ok" or new["status"] != "ok":
         return old if old["status"] == "ok" else new
@@ -207,7 +212,7 @@ def _deterministic(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith(WALL)}
 
 
-def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) -> Rows:
+def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) -> StoredRows:
     """Return the rows of some files, held against a study.
 
     Parameters
@@ -229,7 +234,7 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
         If a line is no row.
     """
     places = Places(study)
-    found: dict[int, dict[str, Any]] = {}
+    by_index: dict[int, dict[str, Any]] = {}
     stale: dict[str, dict[str, Any]] = {}
     others: dict[str, dict[str, Any]] = {}
     for path in paths:
@@ -243,12 +248,12 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
             for index in indices if row["key"] not in stale else ():
                 old = of_file.get(index)
                 placed = {**row, "index": index}
-                of_file[index] = placed if old is None or old["key"] != row["key"] else _agreed(old, placed, str(path))
+                of_file[index] = placed if old is None or old["key"] != row["key"] else _agree(old, placed, str(path))
         for index, row in of_file.items():
-            found[index] = _agreed(found[index], row, str(path)) if index in found else row
-    keys = {row["key"] for row in found.values()}  # rows under a new name are not left over
+            by_index[index] = _agree(by_index[index], row, str(path)) if index in by_index else row
+    keys = {row["key"] for row in by_index.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
-    return Rows([found[index] for index in sorted(found)], *rest)
+    return StoredRows([by_index[index] for index in sorted(by_index)], *rest)
 
 
 @contextmanager

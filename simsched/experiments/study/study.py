@@ -154,15 +154,15 @@ class Study:
 
     def __post_init__(self) -> None:
         with refusing(self.source):
-            _taken("'name'", _NAME, self.name)
+            _take("'name'", _NAME, self.name)
             if not _is_list(self.schedulers):
                 raise StudyError(f"'schedulers' must be a list of names or tables, not {self.schedulers!r}")
             checked: Table = {
                 "schedulers": tuple(map(_scheduler, self.schedulers)),
                 "workload": tuple(map(_workload, _tables("workload", self.workload))),
                 "cluster": tuple(map(_cluster, _tables("cluster", self.cluster))),
-                "seeds": _taken("'seeds'", _SEEDS, self.seeds),
-                "seed": _taken("'seed'", kind_of(Seed), self.seed),
+                "seeds": _take("'seeds'", _SEEDS, self.seeds),
+                "seed": _take("'seed'", kind_of(Seed), self.seed),
                 "simulation": _simulation(self.simulation),
                 "execution": _execution(self.execution),
                 "figure": _figures(self.figure),
@@ -212,14 +212,14 @@ class Study:
             except RecursionError:
                 raise StudyError("nested too deeply") from None
             _require_known(data, FIELDS)
-            for key, said in (
+            for key, remedy in (
                 ("name", "'name'"),
                 ("schedulers", "'schedulers'"),
                 ("workload", "[workload]"),
                 ("cluster", "[cluster]"),
             ):
                 if key not in data:
-                    raise StudyError(f"{said} is missing; a study has at least name, schedulers, workload, cluster")
+                    raise StudyError(f"{remedy} is missing; a study has at least name, schedulers, workload, cluster")
         return cls(**data, source=source, folder=folder)
 
     def to_dict(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def refusing(what: str) -> Iterator[None]:
         raise StudyError(f"{what}: {error}") from error
 
 
-def _taken(field: str, kind: Kind, given: Any) -> Any:
+def _take(field: str, kind: Kind, given: Any) -> Any:
     """Return a value as a kind of field takes it, or refuse it."""
     try:
         return kind.take(given)
@@ -307,31 +307,31 @@ def _require_table(name: str, given: Any, known: Collection[str]) -> None:
 
 def _tables(name: str, given: Any) -> Sequence[Mapping[str, Any]]:
     """Return a table, or an array of tables, as a sequence of at least one."""
-    found = [given] if isinstance(given, Mapping) else given
-    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(t, Mapping) for t in found):
+    tables = [given] if isinstance(given, Mapping) else given
+    if not isinstance(tables, Sequence) or isinstance(tables, str) or not all(isinstance(t, Mapping) for t in tables):
         raise StudyError(f"{name!r} must be a table, [{name}], or several, [[{name}]]")
-    if not found:
+    if not tables:
         raise StudyError(f"there is no [{name}]; give at least one")
-    return found
+    return tables
 
 
 def _swept(field: str, given: Any, kind: Kind = _ANY) -> Any:
     """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
     if not _is_list(given):
-        return _taken(field, kind, given)
-    found = [_taken(field, kind, value) for value in given]
-    if not found:
+        return _take(field, kind, given)
+    values = [_take(field, kind, value) for value in given]
+    if not values:
         raise StudyError(f"{field} is an empty list; give at least one value, or leave it out")
-    if value := twice(map(json.dumps, found)):
+    if value := twice(map(json.dumps, values)):
         raise StudyError(f"{field} has {value} twice, so its rows would count twice; remove one")
-    return found
+    return values
 
 
 def _workload(given: Mapping[str, Any]) -> Table:
     """Return a ``[workload]`` as checked."""
     if "kind" not in given:
         raise StudyError("[workload] has no 'kind'; give a random family, a network or a file")
-    return _checked("workload", given, {"kind": _NAME})
+    return _check_table("workload", given, {"kind": _NAME})
 
 
 def _cluster(given: Mapping[str, Any]) -> Table:
@@ -342,7 +342,7 @@ def _cluster(given: Mapping[str, Any]) -> Table:
     preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in given and "file" in given), None)
     if preset is not None:
         raise StudyError(f"{preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
-    table = _checked("cluster", given, _CLUSTER)
+    table = _check_table("cluster", given, _CLUSTER)
     return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
 
 
@@ -350,7 +350,7 @@ def _simulation(given: Any) -> Table:
     """Return the ``[simulation]`` as checked, defaults written out."""
     _require_table("simulation", given, _SIMULATION)
     full = {**SIMULATION_DEFAULTS, **given}
-    table = _checked("simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
+    table = _check_table("simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
     if "samples" in table and "jitter" not in table:
         raise StudyError("[simulation] has 'samples' but no 'jitter', so all would be alike; give one")
     if "samples" in table and "reference" in _values(table["engine"]):
@@ -361,18 +361,18 @@ def _simulation(given: Any) -> Table:
 def _execution(given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
     _require_table("execution", given, _LIMITS)
-    return {k: _taken(f"{k!r} of [execution]", _LIMITS[k], v) for k, v in given.items() if v is not None}
+    return {k: _take(f"{k!r} of [execution]", _LIMITS[k], v) for k, v in given.items() if v is not None}
 
 
-def _checked(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
+def _check_table(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
     """Return a table whose fields may be swept, each value of its kind; fields of tables inside are not swept."""
     table: Table = {}
     for key, value in given.items():
-        field = f"'{inside}{_taken(f'a field of [{name}]', _NAME, key)}' of [{name}]"
+        field = f"'{inside}{_take(f'a field of [{name}]', _NAME, key)}' of [{name}]"
         if key in _NESTED and known is _CLUSTER:
             if not isinstance(value, Mapping):
                 raise StudyError(f"{field} must be a table such as {{launch = 0.0}}, not {value!r}")
-            table[key] = _checked(name, value, {}, f"{key}.")
+            table[key] = _check_table(name, value, {}, f"{key}.")
         else:
             table[key] = _swept(field, value, known.get(key, _ANY))
     return table
@@ -397,20 +397,22 @@ def _scheduler(given: Any) -> str | Table:
     table = _entry(given)
     if not isinstance(table, Mapping):
         raise StudyError(f'a scheduler is a name, or a table such as {{scheduler = "ios"}}, not {given!r}')
-    name = _taken("the 'scheduler' of a table in 'schedulers'", _NAME, table.get("scheduler"))
+    name = _take("the 'scheduler' of a table in 'schedulers'", _NAME, table.get("scheduler"))
     if ":" not in name and name not in SCHEDULERS:
         raise UnknownNameError("scheduler", name, [*SCHEDULERS, "package.module:function"])
     entry: Table = {"scheduler": name}
     if table.get("label") is not None:
-        entry["label"] = _taken(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
+        entry["label"] = _take(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
     own = ":" in name
-    known = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
+    parameters = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
     for option, value in table.items():
         if option in ("scheduler", "label"):
             continue
-        _taken(f"an option of scheduler {name!r}", _NAME, option)
-        if not own and option not in known:
-            raise StudyError(f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}")
+        _take(f"an option of scheduler {name!r}", _NAME, option)
+        if not own and option not in parameters:
+            raise StudyError(
+                f"scheduler {name!r} has no option {option!r}; known are: {', '.join(parameters) or 'none'}"
+            )
         entry[option] = _swept(f"{option!r} of scheduler {name!r}", value)
     return name if len(entry) == 1 else entry
 
@@ -419,12 +421,12 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
     """Yield the choices of a scheduler with options; of swept options the last varies fastest."""
     options = {option: value for option, value in entry.items() if option not in ("scheduler", "label")}
     # a label needs only the swept options in addition
-    said = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
+    labelled = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
     for point in points(options):
-        given = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
-        words = [f"{option}={text_of(given[option])}" for option in said]
+        options_of = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
+        words = [f"{option}={text_of(options_of[option])}" for option in labelled]
         label = " ".join([entry.get("label", entry["scheduler"]), *words])
-        yield Choice(label, entry["scheduler"], tuple(given.items()))
+        yield Choice(label, entry["scheduler"], tuple(options_of.items()))
 
 
 def _values(given: Any) -> Sequence[Any]:
@@ -525,9 +527,9 @@ def is_name(column: str) -> bool:
 
 def units(study: Study) -> list[tuple[str, Point, int]]:
     """Return every workload with each of its instances: name of the unit, point, number of the instance."""
-    found = list(product(points(*study.workload), study.instances))
-    texts = [json.dumps(["simsched.unit", point, study.seed, instance]) for point, instance in found]
-    return [(sha256(text.encode()).hexdigest()[:16], *each) for text, each in zip(texts, found, strict=True)]
+    pairs = list(product(points(*study.workload), study.instances))
+    texts = [json.dumps(["simsched.unit", point, study.seed, instance]) for point, instance in pairs]
+    return [(sha256(text.encode()).hexdigest()[:16], *pair) for text, pair in zip(texts, pairs, strict=True)]
 
 
 def rows_of(
@@ -542,26 +544,28 @@ def rows_of(
     shard
         ``(i, n)``: part i of n alone, i from 1. Units are dealt out by turns, or rows where there are fewer units.
     """
-    keys, (part, parts) = known or {}, shard or (1, 1)
+    keys = known or {}
+    (part, parts) = shard or (1, 1)
     inner = list(product(points(*study.cluster), points(study.simulation), study.choices))
-    found, everything = [], units(study)
+    specs = []
+    everything = units(study)
     by_row = len(everything) < parts
     for number, (unit, point, instance) in enumerate(everything):
         for index, (cluster, simulation, choice) in enumerate(inner, number * len(inner)):
             if (index if by_row else number) % parts == part - 1:
                 row = RowSpec(index, unit, point, study.seed, instance, cluster, simulation, choice, keys.get(index))
-                found.append(row)
-    return found
+                specs.append(row)
+    return specs
 
 
 def swept_columns(study: Study) -> list[str]:
     """Return the columns that a study varies: of the workload, the cluster and the simulation, in that order."""
-    found = []
+    swept = []
     for name, tables in (("workload", study.workload), ("cluster", study.cluster), ("simulation", [study.simulation])):
         several = list(points(*tables))
         keys = dict.fromkeys(key for point in several for key in point)
-        found += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
-    return found
+        swept += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
+    return swept
 
 
 def seed_of(root: int, instance: int, purpose: int) -> int:

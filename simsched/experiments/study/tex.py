@@ -23,10 +23,10 @@ _SPECIAL: Final = str.maketrans(
 )
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     r"""Return a text as LaTeX shows it.
 
-    >>> print(escaped("50 % of a_b"))
+    >>> print(escape("50 % of a_b"))
     50 \% of a\_b
     """
     return printable(text).translate(_SPECIAL)
@@ -58,4 +58,4 @@ def booktabs(
 
 
 def _line(cells: Sequence[str]) -> str:
-    return " & ".join(map(escaped, cells)) + r" \\"
+    return " & ".join(map(escape, cells)) + r" \\"

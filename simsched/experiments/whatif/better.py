@@ -11,18 +11,20 @@ import numpy as np
 from simsched.base.codec import Checked, Filled
 from simsched.base.errors import ScheduleError, SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.comparison import Sampling, free_name
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import full_name, with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare, upon
-from simsched.rewriting import accounted
+from simsched.rewriting import account_for
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator.workload import Jitter
 
-_LARGEST, _POINTS = 64.0, 49  # factors of the grid: four for each doubling
+# factors of the grid: four for each doubling
+_LARGEST = 64.0
+_POINTS = 49
 _NARROW: Final = 1e-6  # relative width to which a crossing is narrowed down
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _PERCENTILES: Final = (50, 95, 99)
@@ -42,7 +44,8 @@ class Crossing(Checked):
         Names of the plans with the lesser makespan.
     """
 
-    SUBJECT, ERROR = "a crossing", WhatIfError
+    SUBJECT = "a crossing"
+    ERROR = WhatIfError
     factor: float
     value: float | None
     better_below: str
@@ -83,25 +86,32 @@ class BreakEven(Finding):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         n = len(self.factors)
-        if n < 2 or any(each.shape != (n,) for each in (self.factors, self.a_us, self.b_us)) or self.factors[0] <= 0:
+        if (
+            n < 2
+            or any(column.shape != (n,) for column in (self.factors, self.a_us, self.b_us))
+            or self.factors[0] <= 0
+        ):
             raise self.refusal("factors, a_us and b_us must be of one length, and factors positive")
 
     def sentences(self) -> tuple[str, ...]:
         """Return a line for each crossing, or the one that there is none."""
         if not self.crossings:
-            low, high = self.factors[0], self.factors[-1]
+            low = self.factors[0]
+            high = self.factors[-1]
             sides = _slower(self.a_us, self.b_us)
             better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
-        return tuple(
-            f"{each.better_below} is better below {each.factor:.4g} times {self.parameter}"
-            f"{'' if each.value is None else f' ({with_unit(self.parameter, each.value)})'}, {each.better_above} above"
-            for each in self.crossings
-        )
+        sentences = []
+        for crossing in self.crossings:
+            below = f"{crossing.better_below} is better below {crossing.factor:.4g} times {self.parameter}"
+            value = "" if crossing.value is None else f" ({with_unit(self.parameter, crossing.value)})"
+            sentences.append(f"{below}{value}, {crossing.better_above} above")
+        return tuple(sentences)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each factor."""
-        names, columns = ("factor", *(f"{name}_us" for name in self.names)), (self.factors, self.a_us, self.b_us)
+        names = ("factor", *(f"{name}_us" for name in self.names))
+        columns = (self.factors, self.a_us, self.b_us)
         return [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
 
     def table(self) -> Any:
@@ -119,8 +129,8 @@ def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Sc
     if not isinstance(plan, Schedule):
         return plan
     with suppress(ScheduleError):
-        return accounted(plan, upon(cluster, graph)[0], plan.scheduler)
-    return accounted(plan, graph, plan.scheduler)
+        return account_for(plan, upon(cluster, graph)[0], plan.scheduler)
+    return account_for(plan, graph, plan.scheduler)
 
 
 def breakeven(
@@ -187,23 +197,24 @@ def breakeven(
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
     if graph is not None:
         plan_a, plan_b = (_of(plan, graph, cluster) for plan in (plan_a, plan_b))
-    asked = [
-        what_if(each, cluster, cost=cost)
-        if isinstance(each, Schedule)
-        else what_if(graphs[0], cluster, True, scheduler=each, cost=cost)
-        for each in (plan_a, plan_b)
+    questions = [
+        what_if(plan, cluster, cost=cost)
+        if isinstance(plan, Schedule)
+        else what_if(graphs[0], cluster, True, scheduler=plan, cost=cost)
+        for plan in (plan_a, plan_b)
     ]
     names = [plan.scheduler if isinstance(plan, Schedule) else scheduler_name(plan) for plan in (plan_a, plan_b)]
     if names[0] == names[1]:
         names[1] += " (2)"
-    value = value_of(asked[0], parameter)
+    value = value_of(questions[0], parameter)
     if value == 0:
         raise WhatIfError(f"{parameter} is 0 and stays so under any factor: change it to something first")
     factors = np.exp(np.linspace(-log(_LARGEST), log(_LARGEST), _POINTS))
-    factors[0], factors[-1] = 1 / _LARGEST, _LARGEST
+    factors[0] = 1 / _LARGEST
+    factors[-1] = _LARGEST
 
     def makespans(at: Sequence[float]) -> Floats:
-        return np.array([[each.set(parameter, factor).makespan for factor in at] for each in asked])
+        return np.array([[question.set(parameter, factor).makespan for factor in at] for question in questions])
 
     us = makespans(factors.tolist())
     sides = _slower(*us)
@@ -220,8 +231,8 @@ def breakeven(
         below, above = (names[int(sides[k] > 0)] for k in (i, j))
         crossings.append(Crossing(at, None if value is None else at * value, below, above))
     return BreakEven(
-        asked[0].graph.name,
-        asked[0].cluster.name,
+        questions[0].graph.name,
+        questions[0].cluster.name,
         parameter,
         value,
         (names[0], names[1]),
@@ -252,7 +263,8 @@ class Robustness(Finding):
         The makespans by schedule, in us, in the order of the draws.
     """
 
-    FORMAT, DERIVED = "simsched.robustness", ("rows",)
+    FORMAT = "simsched.robustness"
+    DERIVED = ("rows",)
     sampling: Sampling
     samples: Mapping[str, Annotated[tuple[float, ...], Filled()]]
 
@@ -345,14 +357,14 @@ def robust(
     >>> found.best(percentile=99)
     'lios'
     """
-    found: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
+    schedules: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
     for plan in () if isinstance(plans, Mapping) else plans:
-        found[unused(plan.scheduler, found)] = plan
-    if not found:
+        schedules[free_name(plan.scheduler, schedules)] = plan
+    if not schedules:
         raise WhatIfError("there are no plans to compare: give one or more schedules")
     sampling = Sampling.of(samples, jitter, rng, workers)
     seed = int(np.random.default_rng(rng).integers(2**63))
     how: dict[str, Any] = {"jitter": jitter, "seed": seed, "samples": samples, "workers": workers}
-    drawn = {name: evaluate(plan, cluster, cost, **how).samples for name, plan in found.items()}
-    values = {name: tuple(each.values.tolist()) for name, each in drawn.items() if each is not None}
-    return Robustness(next(iter(found.values())).graph.name, bare(cluster).name, sampling, values)
+    drawn = {name: evaluate(plan, cluster, cost, **how).samples for name, plan in schedules.items()}
+    values = {name: tuple(one.values.tolist()) for name, one in drawn.items() if one is not None}
+    return Robustness(next(iter(schedules.values())).graph.name, bare(cluster).name, sampling, values)

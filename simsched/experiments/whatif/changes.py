@@ -68,13 +68,13 @@ class Parameter:
         parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
         return [common([_number_of(part, name) for name in self.fields]) for part in parts]
 
-    def changed(self, cluster: Cluster, change: "Change") -> Cluster:
+    def change_cluster(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return cluster.with_links(lambda link: self._changed(link, change))
-        return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
+            return cluster.with_links(lambda link: self._changed_part(link, change))
+        return replace(cluster, devices=tuple(self._changed_part(device, change) for device in cluster.devices))
 
-    def _changed(self, part: Any, change: "Change") -> Any:
+    def _changed_part(self, part: Any, change: "Change") -> Any:
         for name in self.fields:
             old = _number_of(part, name)
             new: float = change.of(old)
@@ -212,30 +212,31 @@ def make_change(parameter: str, value: Any) -> Change:
     WhatIfError
         If the value does not suit it.
     """
-    given = value.value if isinstance(value, Absolute) else value
+    plain = value.value if isinstance(value, Absolute) else value
     parameter = full_name(parameter)
     if is_taken_as_is(parameter):
-        names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
+        names = list(_NAMES.get(parameter, ()))
+        edits = parameter in _EDITS
         if parameter == "device":
-            device_named(str(given), "gpu0")  # an unknown preset or an unreadable file is refused at once
-            given = str(given)
-        elif names and given not in names:
-            raise UnknownNameError(parameter, str(given), names)
+            device_named(str(plain), "gpu0")  # an unknown preset or an unreadable file is refused at once
+            plain = str(plain)
+        elif names and plain not in names:
+            raise UnknownNameError(parameter, str(plain), names)
         try:
             kind = _SMS if stream_of(parameter) is not None else _KINDS.get(parameter, Kind())
-            taken = kind.take((given,) if edits and isinstance(given, str) else given)
+            checked = kind.take((plain,) if edits and isinstance(plain, str) else plain)
         except Refused as refused:
             raise WhatIfError(refused.says(parameter)) from None
-        return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
+        return Change(parameter, tuple(dict.fromkeys(checked)) if edits else checked, True)
     if not _takes_factors(parameter):
         raise UnknownNameError(
             "parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, *RATES, "operators.speed", *_PATTERNS]
         )
-    if not is_number(given) or not (isfinite(given) and given >= 0):
-        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
-    if speed_of(parameter) is not None and given == 0:
+    if not is_number(plain) or not (isfinite(plain) and plain >= 0):
+        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {plain!r}")
+    if speed_of(parameter) is not None and plain == 0:
         raise WhatIfError(f"{parameter}: a speed must be positive; `remove` takes operators out")
-    return Change(parameter, float(given), isinstance(value, Absolute))
+    return Change(parameter, float(plain), isinstance(value, Absolute))
 
 
 def is_taken_as_is(parameter: str) -> bool:
@@ -250,8 +251,8 @@ def stream_of(parameter: str) -> int | None:
     >>> stream_of("stream.1.sms"), stream_of("device.sms")
     (1, None)
     """
-    found = re.fullmatch(r"stream\.([0-9]{1,9})\.sms", parameter)
-    return None if found is None else int(found[1])
+    match = re.fullmatch(r"stream\.([0-9]{1,9})\.sms", parameter)
+    return None if match is None else int(match[1])
 
 
 def _takes_factors(parameter: str) -> bool:
@@ -264,8 +265,8 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
     >>> speed_of("operators.conv.speed"), speed_of("operator.a.speed"), speed_of("operators.speed"), speed_of("gpus")
     (('conv', None), (None, 'a'), (None, None), None)
     """
-    found = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
-    return None if found is None else (found[1], found[2])
+    match = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
+    return None if match is None else (match[1], match[2])
 
 
 def parse_change(text: str) -> Change:
@@ -302,10 +303,10 @@ def parse_change(text: str) -> Change:
     unit, scale = _NO_UNIT if factor else unit_of(parameter)
     number = value.removesuffix(unit)
     try:
-        given = float(number) * (1.0 if number == value else scale)
+        amount = float(number) * (1.0 if number == value else scale)
     except ValueError:
         raise WhatIfError(f"{text!r}: give a number{unit and f', or one of {unit}'}, not {value!r}") from None
-    return make_change(parameter, given if factor else Absolute(given))
+    return make_change(parameter, amount if factor else Absolute(amount))
 
 
 def unit_of(parameter: str) -> tuple[str, float]:

@@ -49,7 +49,8 @@ class Suggestion(Checked):
         Whether it is a matter of the plan alone; else it takes other kernels or another machine.
     """
 
-    SUBJECT, ERROR = "a suggestion", WhatIfError
+    SUBJECT = "a suggestion"
+    ERROR = WhatIfError
     text: str
     makespan_us: float
     gain: float
@@ -89,20 +90,27 @@ class Explanation(Finding):
 
     def _advice(self) -> list[str]:
         """Return the suggestions on lines below their heading."""
-        told = [f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)]
+        lines = [
+            f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)
+        ]
         none = f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."
-        head = "What would help most, each simulated on its own:" if told else none
-        return [head, *told]
+        head = "What would help most, each simulated on its own:" if lines else none
+        return [head, *lines]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
         return [
-            (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
-            for each in self.suggestions
+            (
+                suggestion.text,
+                "plan" if suggestion.doable else "wish",
+                format_time(suggestion.makespan_us),
+                f"{suggestion.gain:.1%}",
+            )
+            for suggestion in self.suggestions
         ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return the suggestions as plain values by column."""
-        return [write(each) for each in self.suggestions]
+        return [write(suggestion) for suggestion in self.suggestions]
 
     def table(self) -> Any:
         """Return the suggestions as a table of texts, with the sentences below."""
@@ -146,10 +154,14 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    asked = what_if(plan, bare, cost=cost)
-    trace, limits = asked.before, bounds(plan.graph, bare, cost)
-    suggestions = _suggestions(asked) if trace.makespan > 0 else ()
-    sentences = (*_spent(plan, trace), *_bound(asked, limits, any(each.doable for each in suggestions)))
+    question = what_if(plan, bare, cost=cost)
+    trace = question.before
+    limits = bounds(plan.graph, bare, cost)
+    suggestions = _suggestions(question) if trace.makespan > 0 else ()
+    sentences = (
+        *_time_sentences(plan, trace),
+        *_bound(question, limits, any(suggestion.doable for suggestion in suggestions)),
+    )
     return Explanation(
         plan.graph.name,
         bare.name,
@@ -162,12 +174,13 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     )
 
 
-def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
+def _time_sentences(plan: Schedule, trace: Trace) -> Iterator[str]:
     """Return the sentences on the run, the shares of its time, and the heaviest operators."""
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
-    streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
+    streams = _count(plan.n_streams, "stream")
+    devices = _count(len(plan.devices_used), "device")
     yield (
-        f"{plan.scheduler} runs {_counted(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
+        f"{plan.scheduler} runs {_count(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
         f"of {trace.cluster.name}, {how}, in {format_time(trace.makespan)}."
     )
     shares = [(share, name) for name, share in trace.critical_path().shares.items() if share >= _MUCH]
@@ -181,12 +194,14 @@ def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
     if operators:
         longest = ", ".join(f"{name} ({format_time(us)})" for name, us in operators[:_NAMED])
         verb = "is" if len(operators) == 1 else "are"
-        yield f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {longest}."
+        yield f"On the critical path {verb} {_count(len(operators), 'operator')}; the longest: {longest}."
 
 
 def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
     """Return sentences on the gap to the bound, the bottleneck, and whether one device alone would do better."""
-    trace, plan, ground = asked.before, asked.ground.plan, asked.ground
+    trace = asked.before
+    plan = asked.ground.plan
+    ground = asked.ground
     sources = {
         "the longest path, with what has to share a device with it": limits.critical_path,
         "the path to and from the work for the issue slots": limits.sm_work,
@@ -198,8 +213,9 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
         over = trace.makespan / limits.best
         yield f"No schedule on {trace.cluster.name} takes less than {least}; this one takes {over:.2f} times that."
     shares = trace.critical_path().shares
-    host, most = shares["launch"] + shares["sync"], max(shares, key=lambda each: shares[each])
-    others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
+    host = shares["launch"] + shares["sync"]
+    most = max(shares, key=lambda each: shares[each])
+    others = max(shares[cause] for cause in ("compute", "contention", "transfer", "dependency"))
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
         "the host, which issues more slowly than the device computes": host >= others and host > 0,
@@ -220,7 +236,7 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
             yield f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
 
 
-def _counted(n: int, what: str) -> str:
+def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
@@ -228,15 +244,15 @@ def _on_path(trace: Trace) -> tuple[list[tuple[str, float]], list[tuple[str, flo
     """Return the us that each operator and each kind computes on the critical path, from the largest; ties by time."""
     codes, kinds = trace.graph.labels("kind")
 
-    def summed(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-        found: dict[str, float] = {}
+    def sum_by(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+        sums: dict[str, float] = {}
         for name, us in times:
-            found[name] = found.get(name, 0.0) + us
-        return sorted(found.items(), key=lambda entry: -entry[1])
+            sums[name] = sums.get(name, 0.0) + us
+        return sorted(sums.items(), key=lambda entry: -entry[1])
 
     steps = trace.critical_path().steps
-    operators = summed((step.span, step.end - step.start) for step in steps if step.blame == "compute")
-    return operators, summed((kinds[codes[trace.graph.index[name]]] or "op", us) for name, us in operators)
+    operators = sum_by((step.span, step.end - step.start) for step in steps if step.blame == "compute")
+    return operators, sum_by((kinds[codes[trace.graph.index[name]]] or "op", us) for name, us in operators)
 
 
 def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
@@ -252,21 +268,25 @@ def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
     Candidates are listed in `explain`. Of equal gains the one listed first, plans before wishes.
     """
     base = asked.makespan_before
-    found = [
+    suggestions = [
         Suggestion(text, us, 1 - us / base, doable)
         for text, changed, doable in candidates(asked)
         if (us := _makespan(changed)) <= base * (1 - _LEAST_GAIN)
     ]
-    found.sort(key=lambda each: -each.gain)
-    best = found[:_SUGGESTED]
-    if best and not any(each.doable for each in best):
-        best[_SUGGESTED - 1 :] = [each for each in found[_SUGGESTED:] if each.doable][:1] or best[_SUGGESTED - 1 :]
+    suggestions.sort(key=lambda each: -each.gain)
+    best = suggestions[:_SUGGESTED]
+    if best and not any(suggestion.doable for suggestion in best):
+        best[_SUGGESTED - 1 :] = [suggestion for suggestion in suggestions[_SUGGESTED:] if suggestion.doable][
+            :1
+        ] or best[_SUGGESTED - 1 :]
     return tuple(best)
 
 
 def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     """Yield possible changes, the question that each one asks, and whether the schedule decides it."""
-    ground, plan, trace = asked.ground, asked.ground.plan, asked.before
+    ground = asked.ground
+    plan = asked.ground.plan
+    trace = asked.before
     if plan.execution != "graph":
         yield "capture it as a graph and launch that as a whole", asked.execution("graph"), True
     if plan.execution == "stages":

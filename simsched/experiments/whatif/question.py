@@ -14,7 +14,7 @@ from simsched.base.errors import ClusterError, ScheduleError, SimschedError, Wha
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, stream_of
-from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carried, changed_cluster, rates, revised
+from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carry_over, changed_cluster, rates, revise
 from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
 from simsched.model.costmodel import USUAL
 from simsched.model.trace import Trace
@@ -42,7 +42,8 @@ class Case(Checked):
         The trace, if it is known already.
     """
 
-    SUBJECT, ERROR = "case", WhatIfError
+    SUBJECT = "case"
+    ERROR = WhatIfError
     schedule: Schedule
     cluster: Cluster
     known: Trace | None = aside()
@@ -156,7 +157,7 @@ class Outcome(Result):
         return [
             {
                 "part": part,
-                **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+                **{f"{name.replace(' ', '_')}_us": value for name, value in us.items()},
                 "difference_us": us["after"] - us["before"],
             }
             for part, us in self._parts().items()
@@ -165,8 +166,8 @@ class Outcome(Result):
     def _parts(self) -> dict[str, dict[str, float]]:
         """Return the us of each part in each run."""
         blames = {name: run.critical_path().blame for name, run in self.runs.items()}
-        found = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
-        return found | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
+        parts = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
+        return parts | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
 
     def table(self) -> Any:
         """Return makespan and blame before and after as a table of texts."""
@@ -203,7 +204,9 @@ class Answer(Outcome, Document):
         The old schedule in the changed world; None if it cannot run there, or if it is the schedule after the changes.
     """
 
-    FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
+    FORMAT = "simsched.whatif"
+    INDENT = None
+    DERIVED = ("results",)
     RETIRED: ClassVar = {"rescheduling_alone_us": "ask again without changes and with reschedule=True"}
     changes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -364,7 +367,7 @@ class Question(Outcome):
     @cached_property
     def revision(self) -> Revision:
         """The graph after the changes, and its operators' speeds relative to the given ones."""
-        return revised(self.ground, self.changes)
+        return revise(self.ground, self.changes)
 
     @property
     def graph(self) -> OpGraph:
@@ -374,18 +377,20 @@ class Question(Outcome):
     @cached_property
     def cost(self) -> CostModel | None:
         """The cost model after the changes; None is the default one."""
-        return self._followed(self.ground.cost)
+        return self._follow(self.ground.cost)
 
     @property
-    def _replaced(self) -> list[tuple[Device, Device]]:
+    def _device_pairs(self) -> list[tuple[Device, Device]]:
         """Pairs of the former device in each place and the new one; additional devices are paired with the first."""
-        old, new = self.ground.cluster.devices, self.cluster.devices
+        old = self.ground.cluster.devices
+        new = self.cluster.devices
         return [(old[i if i < len(old) else 0], device) for i, device in enumerate(new)]
 
-    def _followed(self, given: CostModel | None) -> CostModel | None:
+    def _follow(self, given: CostModel | None) -> CostModel | None:
         """Return a cost model after the changes: the given one where they make no difference."""
-        revision, before = self.revision, {new.name: old for old, new in self._replaced}
-        same = all(rates(old) == rates(new) for old, new in self._replaced) and revision.rates == USUAL
+        revision = self.revision
+        before = {new.name: old for old, new in self._device_pairs}
+        same = all(rates(old) == rates(new) for old, new in self._device_pairs) and revision.rates == USUAL
         same = same and bool((revision.speeds == 1.0).all())
         if same and all(c.value == 1.0 for c in revision.changes) and (given is None or not revision.made):
             return given
@@ -396,13 +401,14 @@ class Question(Outcome):
         """The schedule after the changes: a new one, or the given one."""
         if not self.rescheduled:
             return self.kept_plan
-        ground, cost = self.ground, self.cost
+        ground = self.ground
+        cost = self.cost
         if ground.cost is None and not isinstance(ground.target, Cluster):  # the schedulers' graph is as measured
-            cost = self._followed(ground.target)
+            cost = self._follow(ground.target)
         plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
             plan = upon(ground.target, plan)[0]
-        return self._executed(plan)
+        return self._with_execution(plan)
 
     @cached_property
     def kept_plan(self) -> Schedule:
@@ -413,7 +419,8 @@ class Question(Outcome):
         WhatIfError
             If it cannot be, or cannot run there.
         """
-        plan, revision = self.ground.plan, self.revision
+        plan = self.ground.plan
+        revision = self.revision
         gone = ", ".join(name for name in plan.devices_used if name not in self.cluster.index)
         if gone:
             raise WhatIfError(f"the plan uses {gone}, which {self.cluster.name!r} does not have; ask {_REMEDY}")
@@ -421,13 +428,13 @@ class Question(Outcome):
             if revision.base is not self.ground.graph or revision.rewirings:
                 plan = plan.over(revision.base)
             for rewiring in revision.rewirings:
-                plan = carried(plan, rewiring)
-            plan = self._executed(plan)
+                plan = carry_over(plan, rewiring)
+            plan = self._with_execution(plan)
             return plan if plan is self.ground.plan else plan.check()
         except ScheduleError as error:
             raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
-    def _executed(self, plan: Schedule) -> Schedule:
+    def _with_execution(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
         plan = plan if plan.execution == how else plan.like(execution=how)
         streams = {stream: c.value for c in self.changes if (stream := stream_of(c.parameter)) is not None}
@@ -465,17 +472,20 @@ class Question(Outcome):
     @cached_property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]
         """Remarks for the reader: changes without effect, parts that are not used."""
-        return tuple(self._noted())
+        return tuple(self._change_notes())
 
-    def _noted(self) -> Iterator[str]:
-        old, new, graph, plan = self.ground.cluster, self.cluster, self.graph, self.plan
+    def _change_notes(self) -> Iterator[str]:
+        old = self.ground.cluster
+        new = self.cluster
+        graph = self.graph
+        plan = self.plan
         of_links = any(change.parameter.startswith("link.") for change in self.changes)
         pure = np.flatnonzero(~np.isnan(graph.time) & (graph.flops == 0) & (graph.nbytes == 0))
-        if len(pure) and any(rates(a) != rates(b) for a, b in self._replaced):
+        if len(pure) and any(rates(a) != rates(b) for a, b in self._device_pairs):
             have = f"{len(pure)} of {len(graph)} operators have a time but neither FLOP nor bytes"
             yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
         n_given = int((np.diff(graph.kernel_ptr) > 0).sum())
-        if any(a.model != b.model for a, b in self._replaced) and n_given:
+        if any(a.model != b.model for a, b in self._device_pairs) and n_given:
             whose = f"those of {n_given} of {len(graph)} operators"
             yield f"kernels that were measured or given keep their grids and blocks, {whose}"
         exact = int((~np.isnan(graph.edge_transfer)).sum())

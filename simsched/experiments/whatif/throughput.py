@@ -20,11 +20,15 @@ from simsched.model.trace.timeline import KERNEL
 from simsched.simulator.simulate import program_for, simulate
 from simsched.simulator.workload import placed_operator_times
 
-_ROUNDS, _FEWEST = 10, 5  # rounds of all slots at first, and of very many instructions
+# rounds of all slots at first, and of very many instructions
+_ROUNDS = 10
+_FEWEST = 5
 _LEAST: Final = 32  # requests at first
 _ENOUGH: Final = 2**16  # instructions of all requests beyond which no more are added to let the period settle
 _MOST: Final = 2**24  # instructions that are still simulated
-_EXACT, _SETTLED = 1e-9, 3e-3  # relative differences
+# relative differences
+_EXACT = 1e-9
+_SETTLED = 3e-3
 _LONGEST: Final = 256  # requests in a pattern
 
 
@@ -140,7 +144,8 @@ def throughput(
     (80000, 50.0)
     """
     program, bare, alone, many = _in_flight(plan, cluster, in_flight, cost)
-    requests, most = max(_LEAST, _ROUNDS * in_flight), max(_FEWEST * in_flight, _ENOUGH // len(program))
+    requests = max(_LEAST, _ROUNDS * in_flight)
+    most = max(_FEWEST * in_flight, _ENOUGH // len(program))
     while True:
         requests = min(requests, most)
         ends = _ends(simulate(many(requests), bare), requests, len(program.graph))[: requests - in_flight + 1]
@@ -178,7 +183,8 @@ def requests_per_s(
         are counted over the time that they add.
     """
     program, bare, _, many = _in_flight(plan, cluster, in_flight, cost)
-    few, all_ = max(4, 2 * in_flight), max(12, 5 * in_flight)
+    few = max(4, 2 * in_flight)
+    all_ = max(12, 5 * in_flight)
     added = simulate(many(all_), bare).makespan - simulate(many(few), bare).makespan
     return _rate(all_ - few, added, program)
 
@@ -195,27 +201,29 @@ def _in_flight(
 ) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
     """Return one request's program, the cluster, its makespan in us, and a function that makes the program of many."""
     require_count(WhatIfError, in_flight=in_flight)
-    asked, cluster = upon(target, plan)
-    program = program_for(asked, cluster)
+    subject, cluster = upon(target, plan)
+    program = program_for(subject, cluster)
     if _FEWEST * in_flight * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
     if program.partitions and in_flight > 1:
         raise WhatIfError("streams that are bound to SMs serve one request at a time: ask for in_flight=1")
     alone = simulate(program, cluster, cost).makespan
-    times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
-    launch, first = None, cluster.devices[program.device[0]]
+    times = placed_operator_times(program, cluster, cost)
+    starts = np.arange(in_flight) * alone / in_flight
+    launch = None
+    first = cluster.devices[program.device[0]]
     if program.execution == "graph" and first.graph_launch > 0:  # `graph_node` comes before the operator of a launch
         launch = max(0.0, float(first.graph_launch - first.graph_node))
-    return program, cluster, alone, lambda requests: repeated(program, times, starts, requests, launch)
+    return program, cluster, alone, lambda requests: repeat(program, times, starts, requests, launch)
 
 
 def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
     """Return when requests ended, from the first to the last, shape (requests,)."""
-    found = np.zeros(requests)
-    mine = np.flatnonzero((trace.kind == KERNEL) & (trace.op < requests * n_ops))
-    np.maximum.at(found, trace.op[mine] // n_ops, trace.end[mine])
-    return np.sort(found)
+    ends = np.zeros(requests)
+    rows = np.flatnonzero((trace.kind == KERNEL) & (trace.op < requests * n_ops))
+    np.maximum.at(ends, trace.op[rows] // n_ops, trace.end[rows])
+    return np.sort(ends)
 
 
 def steady_period(ends: Floats, in_flight: int) -> tuple[float, bool]:
@@ -226,7 +234,8 @@ def steady_period(ends: Floats, in_flight: int) -> tuple[float, bool]:
     >>> steady_period(np.repeat(np.arange(1.0, 20.0) * 30.0, 3), in_flight=3)
     (10.0, True)
     """
-    n, rounding = len(ends), _EXACT * float(ends[-1])
+    n = len(ends)
+    rounding = _EXACT * float(ends[-1])
     for m in range(1, min(n // 3, _LONGEST) + 1):
         over = ends[m:] - ends[:-m]
         if np.ptp(over[-max(2 * m, n // 3) :]) <= rounding:
@@ -242,7 +251,7 @@ Place = tuple[int, int]  # device and stream
 _ALWAYS, _FIRST, _LATER = range(3)  # in all requests, in the first of each slot, in all but these
 
 
-class _Row(NamedTuple):
+class _Instructions(NamedTuple):
     """Instructions of requests: of request r, in slot s, on ``stream + s * step``, with ``argument + r * stride``.
 
     `row` is the instruction of the program that it is; -1: none.
@@ -258,10 +267,10 @@ class _Row(NamedTuple):
     row: int = -1
 
 
-_TABLE: Final = np.dtype([(name, np.int64) for name in _Row._fields])
+_TABLE: Final = np.dtype([(name, np.int64) for name in _Instructions._fields])
 
 
-def repeated(
+def repeat(
     program: Program, times: Floats, starts: Floats, requests: int, graph_launch: float | None = None
 ) -> Program:
     """Return a program of many requests, of which request r + k begins when request r has ended.
@@ -291,17 +300,20 @@ def repeated(
     streams on which the next request begins wait for that last one. A stream in both roles needs no event. O(requests
     (V + E)).
     """
-    slots, launched = len(starts), 0 if graph_launch is None else requests
+    slots = len(starts)
+    launched = 0 if graph_launch is None else requests
     width = np.zeros(len(program.devices), np.int64)  # streams of a request on each device, to the last one in use
     np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
     before, behind, n_events = _joins(program, width.tolist(), slots, requests, launched > 0)
     devices, first = np.unique(program.device, return_index=True)
     threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # the first of several that act on a device
-    thread_of, tables = dict(zip(devices.tolist(), threads.tolist(), strict=True)), []
+    thread_of = dict(zip(devices.tolist(), threads.tolist(), strict=True))
+    tables = []
     for t, body in enumerate(np.split(_body(program, width, n_events), program.thread_ptr[1:-1])):
         ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
         request = np.concatenate([ends[0], body, ends[1]])
-        number, every = np.repeat(np.arange(requests), len(request)), np.tile(request, requests)
+        number = np.repeat(np.arange(requests), len(request))
+        every = np.tile(request, requests)
         every["stream"] += number % slots * every["step"]
         every["argument"] += number * every["stride"]
         tables.append(every[np.where(number < slots, every["when"] != _LATER, every["when"] != _FIRST)])
@@ -319,7 +331,7 @@ def repeated(
         side_by_side(program.graph, times, requests, behind_all),
         program.devices,
         program.execution,
-        np.append(0, np.cumsum([len(each) for each in tables])),
+        np.append(0, np.cumsum([len(table) for table in tables])),
         table["action"],
         table["device"],
         table["stream"],
@@ -357,33 +369,36 @@ def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
 
 def _joins(
     program: Program, width: Sequence[int], slots: int, requests: int, captured: bool
-) -> tuple[list[_Row], list[_Row], int]:
+) -> tuple[list[_Instructions], list[_Instructions], int]:
     """Return the instructions before and after the instructions of each request, and the number of events."""
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
     here = int(program.device[0])
-    free, launch = slots * width[here], requests * len(program.launches)  # after all requests' operators
-    gathered, done = program.n_events, program.n_events + len(others)
+    # after all requests' operators
+    free = slots * width[here]
+    launch = requests * len(program.launches)
+    gathered = program.n_events
+    done = program.n_events + len(others)
     launched = done + bool(waiting)
     n_events = launched + captured
     started = requests * n_events  # an event of each slot
     before = [
-        _Row(LAUNCH, here, free, launch, 1, 1, _FIRST),
-        _Row(RECORD, here, free, started, 1, 1, _FIRST),
-        *(_Row(WAIT, *place, started, 1, width[place[0]], _FIRST) for place in begin),
+        _Instructions(LAUNCH, here, free, launch, 1, 1, _FIRST),
+        _Instructions(RECORD, here, free, started, 1, 1, _FIRST),
+        *(_Instructions(WAIT, *place, started, 1, width[place[0]], _FIRST) for place in begin),
     ]
     if captured:
         host = (here, free + slots)
-        before.append(_Row(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS))
-        before.append(_Row(RECORD, *host, launched, n_events, 0, _ALWAYS))
-        before += [_Row(WAIT, *place, launched, n_events, width[place[0]], _ALWAYS) for place in begin]
+        before.append(_Instructions(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS))
+        before.append(_Instructions(RECORD, *host, launched, n_events, 0, _ALWAYS))
+        before += [_Instructions(WAIT, *place, launched, n_events, width[place[0]], _ALWAYS) for place in begin]
     end = done - slots * n_events  # of the request before in the slot
-    before += [_Row(WAIT, *place, end, n_events, width[place[0]], _LATER) for place in waiting]
+    before += [_Instructions(WAIT, *place, end, n_events, width[place[0]], _LATER) for place in waiting]
     gather = [(RECORD, *place, gathered + i) for i, place in enumerate(others)]
     gather += [(WAIT, *last, gathered + i) for i in range(len(others))]
-    behind = [_Row(*row, n_events, width[row[1]], _ALWAYS) for row in gather]
+    behind = [_Instructions(*row, n_events, width[row[1]], _ALWAYS) for row in gather]
     if waiting:
-        behind.append(_Row(RECORD, *last, done, n_events, width[last[0]], _ALWAYS))
+        behind.append(_Instructions(RECORD, *last, done, n_events, width[last[0]], _ALWAYS))
     return before, behind, n_events
 
 

@@ -24,13 +24,15 @@ from simsched.experiments.whatif.changes import (
     with_unit,
 )
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.world import Ground, selected
+from simsched.experiments.whatif.world import Ground, operators_of
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 
 _ABSOLUTE: Final = "absolute"
 _LEAST: Final = 1e-9  # elasticities and changes below this are none
-_STEP, _SWING = 0.01, 0.2  # parts by which parameters are moved: for elasticities, and for lows and highs
+# parts by which parameters are moved: for elasticities, and for lows and highs
+_STEP = 0.01
+_SWING = 0.2
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,10 +79,11 @@ class Sweep(Finding):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each point."""
-        why, names = {(i, j): text for i, j, text in self.reasons}, (self.parameter, self.parameter2)
+        why = {(i, j): text for i, j, text in self.reasons}
+        names = (self.parameter, self.parameter2)
         us = self.makespan_us.reshape(len(self.values), -1).tolist()
         return [
-            {name: shown(value) for name, value in zip(names, pair, strict=True) if name is not None}
+            {name: plain_value(value) for name, value in zip(names, pair, strict=True) if name is not None}
             | {"makespan_us": None if np.isnan(us[i][j]) else us[i][j], "reason": why.get((i, j))}
             for i, value in enumerate(self.values)
             for j, pair in enumerate((value, second) for second in self.values2 or (None,))
@@ -88,15 +91,18 @@ class Sweep(Finding):
 
     def table(self) -> Any:
         """Return makespans as a table of texts: a row per value, a column per second value."""
-        first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
+        first = [text_of(self.parameter, value) for value in self.values]
+        us = self.makespan_us.tolist()
         second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
         notes = [f"{format_time(self.base_us)} without changes"]
         for i, j, text in self.reasons:
             notes.append(", ".join([f"{self.parameter} {first[i]}", *second[j : j + 1]]) + f": {text}")
-        headings, best = (self.parameter, *second), -1
+        headings = (self.parameter, *second)
+        best = -1
         rows: list[Any] = [(text, *map(_cell, row)) for text, row in zip(first, us, strict=True) if second]
         if not second:
-            headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
+            headings = (self.parameter, "makespan", "speedup")
+            best = int(np.nanargmin(self.makespan_us))
             rows = [
                 (text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
                 for text, x in zip(first, us, strict=True)
@@ -142,13 +148,13 @@ def sweep(
     """
     if (parameter2 is None) != (values2 is None):
         raise WhatIfError("a second parameter and its values belong together: give both or neither")
-    for name, given in ((parameter, values), (parameter2, values2)):
-        if given is not None and (isinstance(given, str) or not len(given)):
-            raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    for name, axis in ((parameter, values), (parameter2, values2)):
+        if axis is not None and (isinstance(axis, str) or not len(axis)):
+            raise WhatIfError(f"sweep over {name}: give a list of values, not {axis!r}")
     parameter = full_name(parameter)
     parameter2 = None if parameter2 is None else full_name(parameter2)
     seconds = [None] if values2 is None else list(values2)
-    found = np.full((len(values), len(seconds)), np.nan)
+    makespans = np.full((len(values), len(seconds)), np.nan)
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
@@ -156,8 +162,8 @@ def sweep(
             if isinstance(us, str):
                 reasons.append((i, j, us))
             else:
-                found[i, j] = us
-    if np.isnan(found).all():
+                makespans[i, j] = us
+    if np.isnan(makespans).all():
         raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
     return Sweep(
         asked.graph.name,
@@ -167,7 +173,7 @@ def sweep(
         tuple(map(_plain, values)),
         parameter2,
         None if values2 is None else tuple(map(_plain, values2)),
-        found[:, 0] if values2 is None else found,
+        makespans[:, 0] if values2 is None else makespans,
         tuple(reasons),
         asked.makespan,
     )
@@ -178,14 +184,14 @@ def _plain(value: Any) -> Any:
     return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
 
 
-def shown(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return the number of an absolute value; return any other value unchanged."""
     return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
 
 
 def text_of(parameter: str, value: Any) -> str:
     """Return a value as tables show it: numbers with their unit, and after ``=`` if they have none."""
-    number = shown(value)
+    number = plain_value(value)
     if number is value:
         return f"{value:g}" if is_number(value) else str(value)
     text = with_unit(parameter, number)
@@ -214,7 +220,8 @@ class Elasticity(Checked):
         The low and the high as factors of the present value.
     """
 
-    SUBJECT, ERROR = "parameter {0.parameter}", WhatIfError
+    SUBJECT = "parameter {0.parameter}"
+    ERROR = WhatIfError
     parameter: str
     value: float | None
     elasticity: float
@@ -324,24 +331,24 @@ def sensitivity(
     >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows[:3]]
     [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
     """
-    asked = plan_or_whatif
-    if isinstance(asked, Schedule):
+    question = plan_or_whatif
+    if isinstance(question, Schedule):
         if cluster is None:
             raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
-        asked = what_if(asked, cluster)
-    base = asked.makespan
+        question = what_if(question, cluster)
+    base = question.makespan
     if not base > 0:
-        raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
+        raise WhatIfError(f"graph {question.graph.name!r} takes no time: nothing can change that by a factor")
     names = (
-        numeric_parameters(asked, per_operator=per_operator)
+        numeric_parameters(question, per_operator=per_operator)
         if parameters is None
         else tuple(map(full_name, parameters))
     )
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
-        value = value_of(asked, name)
-        points = [_moved(asked, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
+        value = value_of(question, name)
+        points = [_move(question, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
         if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
                 raise WhatIfError(f"{name} cannot be moved: {points[0]}")
@@ -351,7 +358,7 @@ def sensitivity(
         slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
         rows.append(Elasticity(name, value, slope, low[1], high[1], low[0], high[0]))
     rows.sort(key=lambda row: -abs(row.elasticity))
-    return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
+    return Sensitivity(question.graph.name, question.cluster.name, tuple(rows), base, tuple(notes))
 
 
 def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
@@ -376,8 +383,8 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     codes, kinds = asked.graph.labels("kind")
     used = [kinds[i] for i in np.unique(codes).tolist() if kinds[i] is not None]
     there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
-    for name, known in PARAMETERS.items():
-        values = known.values(asked.cluster)  # None where they differ
+    for name, parameter_of in PARAMETERS.items():
+        values = parameter_of.values(asked.cluster)  # None where they differ
         if name != "device.clock" and any(value is None or 0 < value < inf for value in values):
             there.append(name)
     if per_operator:
@@ -385,18 +392,20 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     return tuple(there)
 
 
-def _moved(asked: Question, parameter: str, value: float | None, part: float) -> tuple[float, float] | str:
+def _move(asked: Question, parameter: str, value: float | None, part: float) -> tuple[float, float] | str:
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     new: Any = 1.0 + part
     factor = new
     if parameter in PARAMETERS and PARAMETERS[parameter].whole and value:
-        least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
+        least = round(value) + (1 if part > 0 else -1)
+        moved = round(value * factor)
         moved = max(least, moved) if part > 0 else min(least, moved)
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = moved / value, Absolute(moved)
-    found = asked.tried((parameter, new))
-    return found if isinstance(found, str) else (factor, found)
+        factor = moved / value
+        new = Absolute(moved)
+    makespan = asked.tried((parameter, new))
+    return makespan if isinstance(makespan, str) else (factor, makespan)
 
 
 def value_of(asked: Question, parameter: str) -> float | None:
@@ -428,7 +437,7 @@ def value_of(asked: Question, parameter: str) -> float | None:
         return float(getattr(asked.revision.rates, parameter))
     if parameter in PARAMETERS:
         return common(PARAMETERS[parameter].values(asked.cluster))
-    return common(asked.revision.speeds[selected(asked.graph, change)].tolist())
+    return common(asked.revision.speeds[operators_of(asked.graph, change)].tolist())
 
 
 class WhatIf(Question):
@@ -445,7 +454,8 @@ class WhatIf(Question):
     Factors of one parameter multiply; of plain values the last counts.
     """
 
-    sweep, sensitivity = sweep, sensitivity
+    sweep = sweep
+    sensitivity = sensitivity
 
 
 def what_if(

@@ -12,12 +12,12 @@ from simsched.base.numeric import sum_in_order
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, RATES, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
-from simsched.model.cluster import widened
+from simsched.model.cluster import resize
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.sheet import device_named
 from simsched.model.costmodel import USUAL, Rates, bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
-from simsched.model.graph.opgraph import rearranged
+from simsched.model.graph.opgraph import rearrange
 from simsched.model.launches import basis_of, same_kernels
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
@@ -117,7 +117,9 @@ def positions(graph: OpGraph, names: Sequence[str]) -> list[int]:
     return sorted(graph.index[name] for name in names)
 
 
-def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False) -> Rewiring:
+def fuse_operators(
+    graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False
+) -> Rewiring:
     """Make one operator of several.
 
     Parameters
@@ -159,9 +161,10 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     place = np.zeros(len(graph), np.int64)
     place[left] = np.arange(len(left))
     place[inside] = at = int(place[inside[0]])
-    src, dst = place[graph.src], place[graph.dst]
-    kept = src != dst
-    cycle = topological_order(len(left), src[kept], dst[kept])[1][:-1]
+    src = place[graph.src]
+    dst = place[graph.dst]
+    outer = src != dst
+    cycle = topological_order(len(left), src[outer], dst[outer])[1][:-1]
     if cycle:  # through the new operator, which would wait for itself
         start = cycle.index(at)
         between = [left[i] for i in (*cycle[start + 1 :], *cycle[:start])]
@@ -169,14 +172,16 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
         back = next(i for i in inside if between[-1] in graph.src[graph.dst == i])
         texts = describe_cycle([graph.names[i] for i in (out, *between, back)])
         raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
-    into = np.flatnonzero(kept & (dst == at))  # input of the new operator: each tensor once
+    into = np.flatnonzero(outer & (dst == at))  # input of the new operator: each tensor once
     transfer = np.nan_to_num(graph.edge_transfer[into], nan=-1.0)
     _, first = np.unique([src[into], graph.edge_nbytes[into], transfer], axis=1, return_index=True)
-    kept[into] = np.isin(np.arange(len(into)), first)
+    outer[into] = np.isin(np.arange(len(into)), first)
     whole = _fused_operator(graph, inside, times, device, measured)
     rows = [row if row != inside[0] else len(graph) for row in left]
-    made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
-    return Rewiring(made, members, whole.name)
+    rewired = rearrange(
+        graph, rows, src[outer], dst[outer], graph.edge_nbytes[outer], graph.edge_transfer[outer], whole
+    )
+    return Rewiring(rewired, members, whole.name)
 
 
 def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: Device, measured: bool) -> Operator:
@@ -184,7 +189,8 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     longest = rows[int(np.argmax(times[inside]))]
     kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
     leads_in = np.isin(graph.dst, inside)
-    read_outside, within = {*graph.src[~leads_in].tolist()}, leads_in & np.isin(graph.src, inside)
+    read_outside = {*graph.src[~leads_in].tolist()}
+    within = leads_in & np.isin(graph.src, inside)
     ends = [op for i, op in zip(inside, rows, strict=True) if i in read_outside or i not in graph.src]
     saved = float(graph.edge_nbytes[within].sum())  # bytes that need not go through DRAM
     for i in inside:
@@ -230,7 +236,7 @@ def _fused_works(longest: Operator, flops: float, nbytes: float, weight_nbytes: 
     return (replace(work, flops=flops, reads=nbytes - weights - writes, weights=weights, writes=writes),)
 
 
-def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
+def remove_operators(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     """Take operators out: each producer of one is joined to each of its consumers.
 
     The new edges carry the removed operator's input (bytes, exact transfer), as if its output were its input. An edge
@@ -254,18 +260,20 @@ def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     left = [row for row in range(len(graph)) if row not in gone]
     place = {graph.names[row]: i for i, row in enumerate(left)}
     src, dst = (np.array([place[getattr(edge, end)] for edge in edges], np.int64) for end in ("src", "dst"))
-    nbytes, transfer = column(edge.nbytes for edge in edges), column(edge.transfer for edge in edges)
-    return Rewiring(rearranged(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
+    nbytes = column(edge.nbytes for edge in edges)
+    transfer = column(edge.transfer for edge in edges)
+    return Rewiring(rearrange(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
 
 
-def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
+def carry_over(plan: Schedule, rewiring: Rewiring) -> Schedule:
     """Return a schedule of the old graph as a schedule of the new graph.
 
     An operator gets the placement of the first operator that it replaces and that the schedule launches. The launch
     order stays; where it was topological, and an operator would then precede one that it reads from, it waits for it
     (stable topological order). The result is not checked: it may be unable to run, for example because of its stages.
     """
-    launched, before = plan.position, plan.graph
+    launched = plan.position
+    before = plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     order = np.argsort(lead, kind="stable")
     if (launched[before.src] < launched[before.dst]).all():  # on other devices, too
@@ -304,24 +312,24 @@ class Revision:
     @property
     def made(self) -> list[str]:
         """Names of operators that changes made, which a cost model does not know: they have their own `time`."""
-        return [each.made for each in self.rewirings if each.made is not None]
+        return [rewiring.made for rewiring in self.rewirings if rewiring.made is not None]
 
     def speeds_over(self, graph: OpGraph) -> Floats:
         """Return the speeds of the operators of any graph, shape (n_ops,): by their names, else by their kinds."""
         if graph.names == self.graph.names:
             return self.speeds
-        found = np.ones(len(graph))
+        speeds = np.ones(len(graph))
         for i, op in enumerate(graph.operators):
             if op.name in self.graph.index:
-                found[i] = self.speeds[self.graph.index[op.name]]
+                speeds[i] = self.speeds[self.graph.index[op.name]]
                 continue
             for change in self.changes:
                 if speed_of(change.parameter) in ((None, None), (op.kind, None)):
-                    found[i] = change.of(found[i])
-        return found
+                    speeds[i] = change.of(speeds[i])
+        return speeds
 
 
-def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
+def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
     base = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
@@ -329,7 +337,8 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
         if change.parameter == "ranks":
             base = with_ranks(base, change.value)
     graph = base
-    speeds, device = np.ones(len(graph)), ground.cluster.devices[0]
+    speeds = np.ones(len(graph))
+    device = ground.cluster.devices[0]
     faster: list[Change] = []
     rewirings: list[Rewiring] = []
     rates = USUAL
@@ -337,17 +346,20 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
         if change.parameter in ("fuse", "remove"):
             times = operator_times(graph, device, ground.cost)
             if change.parameter == "remove":
-                rewiring = removed(graph, change.value)
+                rewiring = remove_operators(graph, change.value)
             else:
-                rewiring = fused(graph, change.value, times, device, measured=ground.cost is not None)
-            graph, before, speeds = rewiring.graph, speeds, np.ones(len(rewiring.graph))
+                rewiring = fuse_operators(graph, change.value, times, device, measured=ground.cost is not None)
+            graph = rewiring.graph
+            before = speeds
+            speeds = np.ones(len(rewiring.graph))
             for i, own in enumerate(map(list, rewiring.members)):  # as long as they would take one by one
-                mine, whole = before[own], times[own].sum()
-                alike = (mine == mine[0]).all() or not whole
-                speeds[i] = mine[0] if alike else whole / (times[own] / mine).sum()
+                own_times = before[own]
+                whole = times[own].sum()
+                alike = (own_times == own_times[0]).all() or not whole
+                speeds[i] = own_times[0] if alike else whole / (times[own] / own_times).sum()
             rewirings.append(rewiring)
         elif speed_of(change.parameter) is not None:
-            rows = selected(graph, change)
+            rows = operators_of(graph, change)
             speeds[rows] = change.value if change.is_absolute else speeds[rows] * change.value
             faster.append(change)
         elif change.parameter in RATES:
@@ -358,7 +370,7 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
 
 
 def with_ranks(graph: OpGraph, ranks: int) -> OpGraph:
-    """Return a graph whose symmetric collectives have another number of ranks; what each rank computes stays.
+    """Return a graph whose symmetric collectives have another number of ranks; each rank's computation stays.
 
     Raises
     ------
@@ -387,7 +399,7 @@ def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
     return upon(ground.target, graph)[0]
 
 
-def selected(graph: OpGraph, change: Change) -> Indices:
+def operators_of(graph: OpGraph, change: Change) -> Indices:
     """Return the operators whose speed a change sets; a name or kind that does not exist is refused."""
     kind, name = speed_of(change.parameter) or (None, None)
     if name is not None:
@@ -444,10 +456,10 @@ class ChangedCost:
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`."""
         before = self.before.get(device.name, device)
-        times = self._given(graph, device, ops)
+        times = self._given_times(graph, device, ops)
         is_load = (graph.flops[ops] > 0) | (graph.nbytes[ops] > 0)
         if rates(before) != rates(device):
-            as_before = np.flatnonzero((times == self._given(graph, before, ops)) & is_load)
+            as_before = np.flatnonzero((times == self._given_times(graph, before, ops)) & is_load)
             rows = ops[as_before]
             times[as_before] *= rooflines(graph, rows, device) / rooflines(graph, rows, before)
         if self.revision.rates != USUAL:
@@ -456,11 +468,12 @@ class ChangedCost:
             times[estimated] *= rooflines(graph, rows, device, self.revision.rates) / rooflines(graph, rows, device)
         return times / self.revision.speeds_over(graph)[ops]
 
-    def _given(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
-        made = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
-        if self.given is default_cost or not len(made):
+    def _given_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
+        indices = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
+        if self.given is default_cost or not len(indices):
             return operator_times(graph, device, self.given, ops)
-        own, times = np.isin(ops, made), np.empty(len(ops))
+        own = np.isin(ops, indices)
+        times = np.empty(len(ops))
         times[own] = operator_times(graph, device, None, ops[own])
         times[~own] = operator_times(graph, device, self.given, ops[~own])
         return times
@@ -471,7 +484,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
     original = cluster
     last = {change.parameter: change.value for change in changes}
     if "gpus" in last:
-        cluster = widened(cluster, last["gpus"])
+        cluster = resize(cluster, last["gpus"])
     if "device" in last:
         devices = [  # limits and rates change; the old card's host costs and models stay
             replace(device_named(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
@@ -480,7 +493,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
         cluster = replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {last['device']}")
     for change in changes:
         if change.parameter in PARAMETERS:
-            cluster = PARAMETERS[change.parameter].changed(cluster, change)
+            cluster = PARAMETERS[change.parameter].change_cluster(cluster, change)
         elif change.parameter == "contention":
             cluster = cluster.replace_devices(contention=change.value)
     same = cluster.devices == original.devices and cluster.links == original.links

@@ -1,6 +1,6 @@
 """The hardware as data: devices, links, clusters, their presets, and CUDA occupancy."""
 
-from simsched.model.cluster.cluster import Cluster, widened
+from simsched.model.cluster.cluster import Cluster, resize
 from simsched.model.cluster.device import WARP, Device, Footprint, Occupancy, footprint, occupancy
 from simsched.model.cluster.link import Link
 from simsched.model.cluster.presets import DEVICES, LINKS, PRIORS
@@ -22,5 +22,5 @@ __all__ = [
     "device_named",
     "footprint",
     "occupancy",
-    "widened",
+    "resize",
 ]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Amount, Checked, Document, Rate, Share, brief, retired
+from simsched.base.codec import Amount, Checked, Document, Rate, Share, brief, retirement_of
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
@@ -28,14 +28,15 @@ _OF_LINK: Final = tuple(field.name for field in fields(Link))
 
 
 class Routes(NamedTuple):
-    """How copies get from devices to others, by columns (see `Route`), one row per pair.
+    """Paths of copies from devices to others, by columns (see `Route`), one row per pair.
 
     Parameters
     ----------
     channel_ptr, channel
         Pair p occupies ``channel[channel_ptr[p]:channel_ptr[p + 1]]``, in the order of the way.
     latency, bandwidth
-        In us and in bytes per us; without links between the two infinity and zero, within a device the reverse.
+        Latency in us and bandwidth in bytes per us; without links between the two infinity and zero, within a device
+        the reverse.
     known
         Whether links lead from the one to the other.
     """
@@ -49,7 +50,7 @@ class Routes(NamedTuple):
 
 @dataclass(frozen=True)
 class _Wired:
-    """A link and what it joins.
+    """A link and its ends.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class _Wired:
     duplex
         Whether each direction has the bandwidth to itself.
     start, step, efficiency, reduces
-        What collectives reach over it, see `Link`.
+        Costs of collectives over it, see `Link`.
     """
 
     ends: tuple[str, str]
@@ -76,7 +77,7 @@ class _Wired:
 
 
 @dataclass(kw_only=True)
-class _File:
+class _ClusterFile:
     """Devices and the links between them.
 
     Parameters
@@ -86,7 +87,7 @@ class _File:
     devices
         The GPUs; their order breaks ties.
     links
-        What joins them.
+        Links between them.
     """
 
     name: str = "cluster"
@@ -111,14 +112,17 @@ class Cluster(Checked, Document):
     Raises
     ------
     ClusterError
-        If there is no device or a name stands twice.
+        If there is no device or a name appears twice.
 
     >>> cluster = Cluster.preset("a40", n_gpus=2)
     >>> [device.name for device in cluster.devices], cluster.route("gpu0", "gpu1").latency
     (['gpu0', 'gpu1'], 2.0)
     """
 
-    SUBJECT, ERROR, FORMAT, FILE = "cluster {0.name!r}", ClusterError, "simsched.cluster", _File
+    SUBJECT = "cluster {0.name!r}"
+    ERROR = ClusterError
+    FORMAT = "simsched.cluster"
+    FILE = _ClusterFile
     devices: tuple[Device, ...]
     links: tuple[Wire, ...] = ()
     name: str = "cluster"
@@ -154,7 +158,7 @@ class Cluster(Checked, Document):
         Raises
         ------
         UnknownNameError
-            If `gpu` or `link` is not known; the message lists those that are.
+            If `gpu` or `link` is unknown; the message lists the known names.
         ClusterError
             If a number is no whole one from 1 to 4,096.
         """
@@ -167,7 +171,7 @@ class Cluster(Checked, Document):
     def of_equal(cls, device: Device, n_gpus: int = 1, *, link: str, gpus_per_node: int = 8) -> "Cluster":
         """Return `n_gpus` devices like one, called ``gpu0, gpu1, ...``, named after their model.
 
-        Parameters and errors are those of `preset`.
+        Parameters and errors are as in `preset`.
         """
         gpu = device.model
         if link not in LINKS:
@@ -218,35 +222,37 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        found = self.topology.routes_from(self[src].name).get(self[dst].name)
-        if found is None:
+        way = self.topology.routes_from(self[src].name).get(self[dst].name)
+        if way is None:
             raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
-        return found
+        return way
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.
 
-        Positions 0, 7 and 8 are the device itself, one behind the same NVSwitch, and one in the next node:
+        Positions 0, 7 and 8 are the device itself, one at the same NVSwitch, and one in the next node:
 
         >>> found = Cluster.preset("h100", n_gpus=16).routes([0, 0, 0], [0, 7, 8])
         >>> np.diff(found.channel_ptr).tolist(), found.latency.tolist()
         ([0, 2, 4], [0.0, 2.0, 12.0])
         """
-        a, b, names = whole_numbers(src), whole_numbers(dst), [*self.index]
+        a = whole_numbers(src)
+        b = whole_numbers(dst)
+        names = [*self.index]
         if a is None or b is None or any(x.size and not 0 <= x.min() <= x.max() < len(names) for x in (a, b)):
             raise ClusterError(f"src and dst must hold numbers of devices: there are {len(names)}")
         if a.shape != b.shape or a.ndim != 1:
             raise ClusterError(f"src and dst must have the same length, not {a.shape} and {b.shape}")
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        found = [self.topology.routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
-        ptr = np.cumsum([0, *(len(route.channels) for route in found)])
-        channel = np.array([number for route in found for number in route.channels], np.int64)
-        latency, bandwidth = (np.array([route[i] for route in found], np.float64) for i in (1, 2))
+        ways = [self.topology.routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
+        ptr = np.cumsum([0, *(len(route.channels) for route in ways)])
+        channel = np.array([number for route in ways for number in route.channels], np.int64)
+        latency, bandwidth = (np.array([route[i] for route in ways], np.float64) for i in (1, 2))
         return Routes(ptr, channel, latency, bandwidth, known=latency < inf)
 
     @cached_property
     def kind(self) -> Ints:
-        """For each device the number in `kinds` of the one that it equals in all but the name, shape (n_devices,)."""
+        """For each device the index in `kinds` of the device that it equals in all but the name, shape (n_devices,)."""
         number: dict[Device, int] = {}
         nameless = [replace(device, name="any") for device in self.devices]
         return frozen(np.array([number.setdefault(device, len(number)) for device in nameless], np.int64))
@@ -277,22 +283,23 @@ class Cluster(Checked, Document):
         >>> Cluster.preset("a100").replace_devices(launch=0.0).devices[0].launch
         0.0
         """
-        return replace(self, devices=tuple(_changed(device, changes) for device in self.devices))
+        return replace(self, devices=tuple(_change_part(device, changes) for device in self.devices))
 
     def replace_links(self, **changes: Any) -> "Cluster":
         """Return a copy with the given `Link` fields changed on every link."""
-        return self.with_links(lambda link: _changed(link, changes))
+        return self.with_links(lambda link: _change_part(link, changes))
 
     def with_links(self, change: Callable[[Link], Link]) -> "Cluster":
-        """Return a copy with every link changed; of a device by itself also those to its neighbours."""
+        """Return a copy with every link changed; for a device alone also the links to its neighbours."""
 
-        def changed(links: Sequence[Wire]) -> tuple[Wire, ...]:
+        def change_links(links: Sequence[Wire]) -> tuple[Wire, ...]:
             return tuple((a, b, change(link)) for a, b, link in links)
 
-        made, known = replace(self, links=changed(self.links)), self.devices[0].topology
-        if len(self) > 1 or known is None:
-            return made
-        return replace(made, devices=(self.devices[0].within(replace(known, links=changed(known.links))),))
+        copy = replace(self, links=change_links(self.links))
+        topology = self.devices[0].topology
+        if len(self) > 1 or topology is None:
+            return copy
+        return replace(copy, devices=(self.devices[0].within(replace(topology, links=change_links(topology.links))),))
 
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
@@ -300,25 +307,25 @@ class Cluster(Checked, Document):
 
     _repr_html_ = as_html
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ClusterFile:
         """Return it as its file has it."""
         links = tuple(_Wired((a, b), *(getattr(link, key) for key in _OF_LINK)) for a, b, link in self.links)
-        return _File(name=self.name, devices=self.devices, links=links)
+        return _ClusterFile(name=self.name, devices=self.devices, links=links)
 
     @classmethod
     def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":
-        """Make one of what its file has."""
+        """Make a cluster from the data of its file."""
         wires = tuple((*wired.ends, Link(*(getattr(wired, key) for key in _OF_LINK))) for wired in links)
         return cls(devices, wires, name)
 
 
-def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
-    known = [field.name for field in fields(part) if "aside" not in field.metadata]
-    unknown = [name for name in changes if name not in known]
+def _change_part(part: Part, changes: Mapping[str, Any]) -> Part:
+    names = [field.name for field in fields(part) if "aside" not in field.metadata]
+    unknown = [name for name in changes if name not in names]
     if unknown:
-        if reason := retired(type(part), unknown[0]):
+        if reason := retirement_of(type(part), unknown[0]):
             raise ClusterError(reason)
-        raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(known)}")
+        raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(names)}")
     return replace(part, **changes)
 
 
@@ -350,21 +357,21 @@ def _wire(members: list[str], name: str, suffix: str) -> list[Wire]:
     return bridges + (_wire(members, BRIDGED_BUS, suffix) if len(members) > 2 else [])
 
 
-def widened(cluster: Cluster, n_gpus: int) -> Cluster:
+def resize(cluster: Cluster, n_gpus: int) -> Cluster:
     """Return a cluster with another number of devices.
 
     Parameters
     ----------
     cluster
-        What there is.
+        The present cluster.
     n_gpus
         Devices in all, at least 1.
 
     Returns
     -------
     Cluster
-        With fewer devices, the first ones and the links between what is left. With more, copies of its device
-        under new names ``gpu1, ...``, wired as a preset of so many such cards; devices that are wired like a
+        A cluster of another size. With fewer devices, the first ones and the links between them. With more, copies of
+        its device under new names ``gpu1, ...``, wired as a preset of so many such cards; devices that are wired like a
         preset with another link keep that link.
 
     Raises
@@ -373,7 +380,7 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
         If devices differ from each other, are of no preset or are wired as none is: how more of them would be
         joined is not known.
 
-    >>> [device.name for device in widened(Cluster.preset("a100"), 3).devices]
+    >>> [device.name for device in resize(Cluster.preset("a100"), 3).devices]
     ['gpu0', 'gpu1', 'gpu2']
     """
     if n_gpus == len(cluster):
@@ -383,7 +390,8 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
         gone = [device.name for device in cluster.devices[n_gpus:]]
         links = tuple(wire for wire in cluster.links if wire[0] not in gone and wire[1] not in gone)
         return Cluster(cluster.devices[:n_gpus], links, f"{n_gpus} of {cluster.name}")
-    first, wired = cluster.devices[0], None
+    first = cluster.devices[0]
+    wired = None
     if len(cluster.kinds) == 1 and first.model in DEVICES:
         alike = (
             link

@@ -1,4 +1,4 @@
-"""A GPU and a link, as the simulator sees them, and how many blocks of a kernel a GPU can hold."""
+"""A GPU and a link of the simulator's model, and the number of a kernel's blocks that a GPU can hold."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from simsched.model.cluster.topology import Topology
 from simsched.model.graph import Kernel
 
 WARP: Final = 32
-# of registers: units in which a warp is given them, and parts of an SM in which they lie
+# units in which a warp gets registers, and parts of an SM that hold them
 _REGISTER_GRANULARITY: Final = 256
 _REGISTER_PARTITIONS: Final = 4
 _MAX_REGISTERS_PER_THREAD: Final = 255
@@ -22,7 +22,7 @@ LARGEST_SPREAD: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Device(Checked):
-    """A GPU: its limits, its rates, and what each action on it costs.
+    """A GPU: its limits, its rates, and the cost of each action on it.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Device(Checked):
     sms
         Streaming multiprocessors.
     threads_per_sm, blocks_per_sm, registers_per_sm, shared_memory_per_sm
-        What an SM can hold at once (shared memory in bytes).
+        Capacity of an SM (shared memory in bytes).
     shared_memory_per_block
         Most bytes of shared memory a block may ask for (opt-in limit).
     shared_memory_reserved, shared_memory_granularity
@@ -54,11 +54,11 @@ class Device(Checked):
     launch, record, wait, copy
         Host time in us to issue a kernel, an event record, an event wait, a copy.
     launch_latency
-        Time in us from the beginning of a `launch` or `copy` call to the start of what it issues, on an idle device.
-        What it exceeds the call by passes while the host goes on. A captured graph has none beside `graph_launch`.
+        Time in us from the beginning of a `launch` or `copy` call to the start of the kernel or copy, on an idle
+        device. The part after the call passes while the host continues. A captured graph has only `graph_launch`.
     barrier, barrier_many
-        Host time in us of a stage barrier once its streams have drained: where at most one was busy when the host came
-        to it, and where several were.
+        Host time in us of a stage barrier once its streams have drained: if at most one was busy when the host reached
+        it, and if several were.
     gap
         Device time in us between two kernels of one stream.
     hop
@@ -80,7 +80,7 @@ class Device(Checked):
     saturating_warps
         Resident warps that keep the issue slots of an SM busy.
     least_sm_share
-        Part of the issue slots that even a kernel bound by DRAM takes, of what its warps could, in [0, 1].
+        Part of the issue slots that even a kernel bound by DRAM takes, relative to its warps' maximum, in [0, 1].
     block_spread
         Standard deviation of the times of a kernel's blocks that were issued together, over their mean, in [0, 0.5].
     kernel_latency
@@ -90,13 +90,14 @@ class Device(Checked):
     max_registers_per_block
         Most registers that the threads of a block may have together.
     capability
-        Compute capability, such as ``"9.0"``: it says which kernels libraries have for the device. Empty if unknown;
-        then that of the preset with limits most like these is taken.
+        Compute capability, such as ``"9.0"``: it decides which kernels libraries have for the device. Empty if unknown;
+        then the preset with the most similar limits gives it.
     topology
-        The links of its cluster, which sets it: what collectives take depends on them. Files do not have it.
+        The links of its cluster, which sets it: times of collectives depend on them. Files do not have it.
     """
 
-    SUBJECT, ERROR = "device {0.name!r}", ClusterError
+    SUBJECT = "device {0.name!r}"
+    ERROR = ClusterError
     RETIRED = dict.fromkeys(
         ("sm_sensitivity", "dram_sensitivity"), "leave it out; excess load of SMs and of DRAM shows in full"
     )
@@ -155,18 +156,18 @@ class Device(Checked):
         """Return the device of a cluster with such links; all else is shared."""
         if self.topology == topology:
             return self
-        made = object.__new__(Device)
-        for each in fields(Device):
-            object.__setattr__(made, each.name, getattr(self, each.name))
-        object.__setattr__(made, "topology", topology)
-        return made
+        copy = object.__new__(Device)
+        for entry in fields(Device):
+            object.__setattr__(copy, entry.name, getattr(self, entry.name))
+        object.__setattr__(copy, "topology", topology)
+        return copy
 
     def peak_rate(self, dtype: str) -> float:
-        """Return the FLOP per us for a dtype; one without hardware of its own runs as fp32."""
+        """Return the FLOP per us for a dtype; a dtype without hardware support runs as fp32."""
         return self.peak.get(dtype, self.peak["fp32"])
 
     def on_the_way(self, call: float) -> float:
-        """Return what passes in us from the end of a host's call of some us until the device knows what it issues."""
+        """Return the us from the end of a host's call of some us until the device gets its work."""
         return max(0.0, self.launch_latency - call)
 
 
@@ -190,7 +191,7 @@ OVERHEADS: Final = (
 
 
 class Footprint(NamedTuple):
-    """What one block of a kernel takes of an SM: warps, registers and bytes of shared memory."""
+    """One block's use of an SM: warps, registers and bytes of shared memory."""
 
     warps: int
     registers: int
@@ -198,14 +199,14 @@ class Footprint(NamedTuple):
 
 
 class Occupancy(NamedTuple):
-    """Blocks of one kernel that an SM can hold, and the limit that says so."""
+    """Blocks of one kernel that an SM can hold, and the limit that decides it."""
 
     blocks: int
     limited_by: str
 
 
 def footprint(device: Device, kernel: Kernel) -> Footprint:
-    """Return what one block takes, rounded up as the hardware allocates it."""
+    """Return one block's use of an SM, rounded up as the hardware allocates it."""
     warps = -(-kernel.threads // WARP)
     return Footprint(
         warps=warps,
@@ -217,9 +218,9 @@ def footprint(device: Device, kernel: Kernel) -> Footprint:
 def occupancy(device: Device, kernel: Kernel) -> Occupancy:
     """Return how many blocks of `kernel` an SM of `device` holds at once: NVIDIA's occupancy calculation.
 
-    Registers are allocated per warp in units of 256 and live in four partitions of the SM; shared
-    memory is rounded up per block, on top of what the system reserves. The rules are those of the
-    occupancy calculator in the CUDA toolkit, for compute capability 3.7 to 9.0.
+    Registers are allocated per warp in units of 256 and live in four partitions of the SM; shared memory is rounded up
+    per block, in addition to the system's own. The rules follow the occupancy calculator in the CUDA toolkit, for
+    compute capability 3.7 to 9.0.
 
     Returns
     -------

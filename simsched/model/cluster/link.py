@@ -1,4 +1,4 @@
-"""`Link`: a connection between devices, and what collectives reach over it."""
+"""`Link`: a connection between devices, and the rate of collectives over it."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,8 @@ class Link(Checked):
         Whether switches between such links reduce and multicast (NVLink SHARP).
     """
 
-    SUBJECT, ERROR = "link", ClusterError
+    SUBJECT = "link"
+    ERROR = ClusterError
     bandwidth: Rate
     latency: Amount = 0.0
     duplex: bool = True

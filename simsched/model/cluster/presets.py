@@ -1,15 +1,14 @@
 """Devices and links by name: datasheet figures and priors, to be replaced by calibration.
 
-Sources, in the comments below: **cc** = limits per compute capability from the CUDA toolkit's
-occupancy header; **datasheet** = vendor's product brief, whitepaper or ``deviceQuery`` listing;
-**trace** = device properties recorded in profiler traces; **prior** = from memory of published
-figures, not checked here. FP32 rates are SMs x lanes x 2 x clock rather than the rounded figure
-of a datasheet; the warps that fill an SM follow from its lanes (`PRIORS`). Costs of launching are medians of published
-profiler traces by family, the profiler included, see `_HOST`. Those of synchronising were measured on an H100, see
-`_MEASURED`; of others they are the defaults of `Device`: medians of traces of V100 and A100 (record 1 us, wait 1.3 us,
-same-stream gap 0.8-1 us) and priors (hop, barrier, graph launch). What kernels beside each other cost each other was
-measured on an H100 and is the default of all. Dispatch is strict leftover (interleave 0): of 94 measured pairs on V100
-and A100 whose first kernel has many waves none shared slots.
+Sources, in the comments below: **cc** = limits per compute capability from the CUDA toolkit's occupancy header;
+**datasheet** = vendor's product brief, whitepaper or ``deviceQuery`` listing; **trace** = device properties recorded in
+profiler traces; **prior** = from memory of published figures, not checked here. FP32 rates are SMs x lanes x 2 x clock
+rather than the rounded figure of a datasheet; the warps that fill an SM follow from its lanes (`PRIORS`). Costs of
+launching are medians of published profiler traces by family, the profiler included, see `_HOST`. Costs of synchronising
+were measured on an H100, see `_MEASURED`; other devices have the defaults of `Device`: medians of traces of V100 and
+A100 (record 1 us, wait 1.3 us, same-stream gap 0.8-1 us) and priors (hop, barrier, graph launch). The interference of
+kernels beside each other was measured on an H100 and is the default of all. Dispatch is strict leftover (interleave 0):
+of 94 measured pairs on V100 and A100 whose first kernel has many waves none shared slots.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from simsched.model.cluster.link import Link
 
 
 class Prior(NamedTuple):
-    """A number that stands until it is measured: the truth is taken to lie from `low` to `high`."""
+    """A number that is used until it is measured: its true value is assumed to lie from `low` to `high`."""
 
     value: float
     low: float
@@ -189,14 +188,14 @@ def sheet(
     mhz
         Clock of the SMs.
     gb_per_s, memory, l2
-        Rate of DRAM in GB/s, its bytes, and those of the L2 cache.
+        Rate of DRAM in GB/s, its bytes, and the bytes of the L2 cache.
     engines
         Copy engines.
     tflops
         Dense rates of number formats other than fp32, in TFLOP/s.
     """
     limits = _CAPABILITY[
-        max((known for known in _CAPABILITY if _order(known) <= _order(cc)), key=_order, default="3.7")
+        max((capability for capability in _CAPABILITY if _order(capability) <= _order(cc)), key=_order, default="3.7")
     ]
     launch, latency = _HOST.get(cc, _USUAL_HOST)
     cycles = PRIORS.get(f"saturating_cycles_{cc}", PRIORS["saturating_cycles"]).value
@@ -213,7 +212,7 @@ def sheet(
             "copy_engines": engines,
             "launch": launch,
             "launch_latency": latency,
-            # a result of each lane is on its way for so many cycles; at most what an SM holds
+            # cycles until a lane's result is there; at most an SM's number of warps
             "saturating_warps": float(min(cycles * lanes / WARP, limits[0] / WARP)),
             "capability": cc,
         }
@@ -222,7 +221,7 @@ def sheet(
 
 
 def _order(capability: str) -> tuple[int, ...]:
-    """Return what a compute capability such as ``"9.0"`` sorts by."""
+    """Return the sort key of a compute capability such as ``"9.0"``."""
     return tuple(map(int, capability.split(".")))
 
 
@@ -359,8 +358,8 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "orin": sheet(
         "8.7", 16, 128, 1300, 204.8, 64 * GIB, 4 * MIB, 1, fp64=0.083, tf32=21.2, fp16=42.5, bf16=42.5, int8=85
     ),
-    # 304 compute units. It has no compute capability and no cuBLAS: kernels are chosen as for an A100, which nobody
-    # checked. "L2" is its Infinity Cache
+    # 304 compute units. It has no compute capability and no cuBLAS: kernels are chosen as for an A100, which is not
+    # verified. "L2" is its Infinity Cache
     "mi300x": sheet(
         "8.0",
         304,
@@ -490,16 +489,16 @@ def known_gpu(name: str) -> str:
     Raises
     ------
     UnknownNameError
-        If there is no such preset; the message lists those that there are.
+        If no preset has this name; the message lists all presets.
 
     >>> known_gpu("H100-SXM"), known_gpu("L40S")
     ('h100', 'l40s')
     """
     lower = name.lower()
-    known = ALIASES.get(lower, lower)
-    if known not in DEVICES:
+    canonical = ALIASES.get(lower, lower)
+    if canonical not in DEVICES:
         raise UnknownNameError("gpu", name, list(DEVICES))
-    return known
+    return canonical
 
 
 def make_device(model: str, name: str) -> Device:

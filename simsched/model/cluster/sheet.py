@@ -1,4 +1,4 @@
-"""A GPU by the numbers of its datasheet: for devices that are no preset."""
+"""A GPU by the numbers of its datasheet: for devices without a preset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ _FULL: Final = "fp32"
 class GpuSheet(Checked, Document):
     """A GPU by the numbers of its datasheet.
 
-    What a datasheet does not say follows: limits of an SM and the kernels that libraries have from the compute
-    capability, costs of launching and synchronising from devices like it that were measured.
+    Missing numbers are derived: limits of an SM and the kernels that libraries have from the compute capability, costs
+    of launching and synchronising from similar devices that were measured.
 
     Parameters
     ----------
     name
-        What results call it.
+        Name in results.
     compute_capability
         Such as ``"8.9"``.
     sms
@@ -46,7 +46,7 @@ class GpuSheet(Checked, Document):
     Raises
     ------
     ClusterError
-        If a value is not what its name says.
+        If a value is out of its range.
 
     Examples
     --------
@@ -54,7 +54,8 @@ class GpuSheet(Checked, Document):
     'a10'
     """
 
-    SUBJECT, ERROR = "gpu {0.name!r}", ClusterError
+    SUBJECT = "gpu {0.name!r}"
+    ERROR = ClusterError
     FORMAT = "simsched.gpu"
     name: Name
     compute_capability: str
@@ -83,7 +84,7 @@ class GpuSheet(Checked, Document):
         Raises
         ------
         UnknownNameError
-            If there is no such preset.
+            If no preset has this name.
         """
         name = known_gpu(preset)
         device = make_device(name, name)
@@ -128,7 +129,7 @@ def device_named(text: str, name: str) -> Device:
     Raises
     ------
     UnknownNameError
-        If there is no such preset.
+        If no preset has this name.
     FileError, FormatError
         If the file cannot be read, or holds no `GpuSheet`.
     """

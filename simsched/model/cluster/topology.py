@@ -16,7 +16,7 @@ _PER_LINK: Final = 1e-6  # us: makes the shorter of two ways of equal latency th
 
 
 class Route(NamedTuple):
-    """How a copy gets from one device to another.
+    """Path of a copy from one device to another.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Topology:
     @cached_property
     def channels(self) -> tuple[tuple[str, str, float], ...]:
         """Every link direction as (from, to, bytes per us); a half-duplex link is one channel, from its a to its b."""
-        found: list[tuple[str, str, float]] = []
+        directions: list[tuple[str, str, float]] = []
         for a, b, link in self.links:
-            found.append((a, b, link.bandwidth))
+            directions.append((a, b, link.bandwidth))
             if link.duplex:
-                found.append((b, a, link.bandwidth))
-        return tuple(found)
+                directions.append((b, a, link.bandwidth))
+        return tuple(directions)
 
     @cached_property
     def channel_links(self) -> tuple[Link, ...]:
@@ -73,13 +73,13 @@ class Topology:
 
     @cached_property
     def _hops(self) -> Mapping[str, Mapping[str, tuple[int, Link]]]:
-        """Of each end those that links lead to from it, with the number of the channel and the link."""
+        """For each end the ends that links lead to from it, with the number of the channel and the link."""
         hops: dict[str, dict[str, tuple[int, Link]]] = defaultdict(dict)
         channel = 0
         for a, b, link in self.links:
             back = channel + link.duplex
             for u, v, number in ((a, b, channel), (b, a, back)):
-                # of parallel links the one of least latency is used, of equal ones the first
+                # of parallel links the one of least latency is used, on ties the first
                 if v not in hops[u] or link.latency < hops[u][v][1].latency:
                     hops[u][v] = number, link
             channel = back + 1
@@ -87,20 +87,23 @@ class Topology:
 
     def routes_from(self, source: str) -> Mapping[str, Route]:
         """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
-        found: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
-        if source not in found:
-            routes, costs = {source: Route((), 0.0, inf)}, {source: 0.0}
-            fringe, turn = [(0.0, 0, source)], 0
+        cache: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
+        if source not in cache:
+            routes = {source: Route((), 0.0, inf)}
+            costs = {source: 0.0}
+            fringe = [(0.0, 0, source)]
+            turn = 0
             while fringe:
                 _, _, at = heappop(fringe)
                 way = routes[at]
                 for to, (channel, link) in self._hops.get(at, {}).items():
                     cost = costs[at] + (link.latency + _PER_LINK)
                     if cost < costs.get(to, inf):
-                        costs[to], turn = cost, turn + 1
+                        costs[to] = cost
+                        turn = turn + 1
                         least = min(way.bandwidth, link.bandwidth)
                         routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
                         if to not in self.index:  # copies pass through switches alone
                             heappush(fringe, (cost, turn, to))
-            found[source] = routes
-        return found[source]
+            cache[source] = routes
+        return cache[source]

@@ -7,11 +7,11 @@ import numpy as np
 from simsched.model.graph.collective import Collective
 from simsched.model.graph.columns import Floats
 from simsched.model.graph.operator import Operator
-from simsched.model.graph.opgraph import OpGraph, rearranged, with_times
+from simsched.model.graph.opgraph import OpGraph, rearrange, with_times
 
 
 def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
-    """Return so many copies of a graph beside each other, and behind them operators that load nothing.
+    """Return so many copies of a graph beside each other, and after them operators without load.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
     copies
         How many there are.
     further
-        Times in us of the operators behind them, ``begin 0, ...``.
+        Times in us of the operators after them, ``begin 0, ...``.
 
     >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
     ('a@0', 'a@1', 'begin 0')
@@ -38,8 +38,8 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
     )
     own = [graph.label("collective", i) for i in range(len(graph))] if graph.meetings else [None] * len(graph)
     collectives = [_of_copy(collective, r) for r in range(copies) for collective in own] + [None] * len(further)
-    made = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names, collectives)
-    return with_times(made, np.concatenate([np.tile(times, copies), further]))
+    graphs = rearrange(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names, collectives)
+    return with_times(graphs, np.concatenate([np.tile(times, copies), further]))
 
 
 def _of_copy(collective: Collective | None, r: int) -> Collective | None:

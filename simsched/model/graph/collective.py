@@ -1,4 +1,4 @@
-"""`Collective`: what an operator exchanges with those of other ranks."""
+"""`Collective`: an exchange of an operator with the operators of other ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +51,8 @@ class Collective(Checked):
     True
     """
 
-    SUBJECT, ERROR = "collective {0.operation!r}", GraphError
+    SUBJECT = "collective {0.operation!r}"
+    ERROR = GraphError
     operation: Annotated[str, Among(ALGORITHMS)]
     bytes: Rate
     ranks: Annotated[int, Range(2, MOST_RANKS)]
@@ -60,8 +61,8 @@ class Collective(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        known = ALGORITHMS[self.operation]
-        if self.algorithm is not None and self.algorithm not in known:
-            raise self.refusal(f"algorithm must be one of {', '.join(known)}, not {self.algorithm!r:.60}")
+        algorithms = ALGORITHMS[self.operation]
+        if self.algorithm is not None and self.algorithm not in algorithms:
+            raise self.refusal(f"algorithm must be one of {', '.join(algorithms)}, not {self.algorithm!r:.60}")
         if self.operation == "send_recv" and self.ranks != 2:
             raise self.refusal(f"ranks must be 2, not {self.ranks}")

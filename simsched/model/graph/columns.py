@@ -1,4 +1,4 @@
-"""Columns behind the rows of graphs and schedules: arrays made from values, and the order of what edges join."""
+"""Columns that store the rows of graphs and schedules: arrays from values, and the order of edges by their ends."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -35,7 +35,7 @@ LABELS = ("kind", "dtype", "block", "works", "collective")
 
 
 class Columnar:
-    """What is stored by columns: arrays that cannot be written to, in copies neither."""
+    """An object stored by columns: read-only arrays, in copies, too."""
 
     CACHED: ClassVar[tuple[str, ...]] = ()
     """Attributes that follow from the others, and are not copied."""
@@ -54,8 +54,8 @@ class Columnar:
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the values of a column once each, rising; for this alone `numpy.unique` loads masked arrays first."""
     rising = np.sort(values)
-    found: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
-    return found
+    values_: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
+    return values_
 
 
 def narrow(values: npt.NDArray[Any], end: int) -> Indices:
@@ -76,17 +76,17 @@ def column(values: Iterable[float | None]) -> Floats:
 def spread(values: npt.ArrayLike, n: int, name: str, subject: Callable[[int], str]) -> Floats:
     """Return an array of n rows, or a scalar repeated, as a column; bad rows are refused, the first by its subject."""
     try:
-        given = np.array(values, np.float64)
+        array = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
-    if given.shape not in ((), (n,)):
-        raise GraphError(f"column {name!r} must have {n} rows, not {given.shape}")
+    if array.shape not in ((), (n,)):
+        raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
     span = Range(0, 1, above=True) if name == "utilization" else Range(0)
-    good = span.holds(given) | (np.isnan(given) & (name in _OPTIONAL))
+    good = span.holds(array) | (np.isnan(array) & (name in _OPTIONAL))
     if n and not good.all():
         i = int(np.argmin(good))
-        raise GraphError(f"{subject(i)}: {name.removeprefix('edge_')} {span.phrase()}, not {float(given.flat[i])!r}")
-    return np.broadcast_to(given, (n,))
+        raise GraphError(f"{subject(i)}: {name.removeprefix('edge_')} {span.phrase()}, not {float(array.flat[i])!r}")
+    return np.broadcast_to(array, (n,))
 
 
 def encode(values: Iterable[T]) -> tuple[npt.NDArray[np.int32], tuple[T, ...]]:
@@ -97,7 +97,7 @@ def encode(values: Iterable[T]) -> tuple[npt.NDArray[np.int32], tuple[T, ...]]:
 
 
 def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int) -> Indices:
-    """Return which of some things each operator has, shape (n_ops,); one number stands for all."""
+    """Return each operator's code, shape (n_ops,), below `n_kinds`; a single code is of all operators."""
     codes = whole_numbers(given)
     if codes is None or codes.shape not in ((), (len(names),)):
         raise GraphError(f"the codes of {what} must be {len(names)} whole numbers, one for each operator")
@@ -121,17 +121,17 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
 def repeated_kernels(
     names: Sequence[str], codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the kernels of operators by columns, and where those of each begin, given a code of each operator."""
+    """Return the kernels of operators by columns, and each operator's first kernel, given each one's code."""
     if not kinds:
         return {"kernel_ptr": np.broadcast_to(np.int64(0), len(names) + 1), **kernel_columns([])}
     sizes = np.array([len(kernels) for kernels in kinds], np.int64)
-    ptr, rows = gathered(sizes, codes_of("kernels", codes, names, len(kinds)))
+    ptr, rows = gather_rows(sizes, codes_of("kernels", codes, names, len(kinds)))
     columns = kernel_columns([kernel for kernels in kinds for kernel in kernels])
     return {"kernel_ptr": ptr, **{key: values[rows] for key, values in columns.items()}}
 
 
-def gathered(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
-    """Return where the rows of each of some groups begin if they stand one behind the other, and which rows they are.
+def gather_rows(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
+    """Return the begins of some groups' rows if they follow one another, and the rows' indices.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def shared_details(
     """Return the details of operators that have attributes alone, given a code of each."""
     if not attributes:
         return {}
-    shared = [(MappingProxyType(dict(each)), (), None) for each in attributes]
+    shared = [(MappingProxyType(dict(one)), (), None) for one in attributes]
     return {i: shared[code] for i, code in enumerate(codes_of("attributes", codes, names, len(shared)).tolist())}
 
 
@@ -167,7 +167,7 @@ def require_names(names: Sequence[str]) -> None:
 
 
 def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
-    """Return the columns of `COSTS`, those not given at their defaults."""
+    """Return the columns of `COSTS`, missing ones at their defaults."""
     unknown = [key for key in costs if key not in COSTS]
     if unknown:
         raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
@@ -181,7 +181,9 @@ def edge_columns(
     names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
 ) -> dict[str, npt.NDArray[Any]]:
     """Return edges by columns: ends, bytes and exact transfer times."""
-    source, target, n = whole_numbers(src), whole_numbers(dst), len(names)
+    source = whole_numbers(src)
+    target = whole_numbers(dst)
+    n = len(names)
     if source is None or target is None:
         raise GraphError("src and dst must hold indices of operators, which are whole numbers")
     if source.shape != target.shape or source.ndim != 1:
@@ -193,12 +195,12 @@ def edge_columns(
     def subject(e: int) -> str:
         return f"edge {names[int(source[e])]} -> {names[int(target[e])]}"
 
-    given = {"edge_nbytes": nbytes, "edge_transfer": transfer}
-    columns = {key: spread(values, len(source), key, subject) for key, values in given.items()}
+    edge_values = {"edge_nbytes": nbytes, "edge_transfer": transfer}
+    columns = {key: spread(values, len(source), key, subject) for key, values in edge_values.items()}
     return {"src": narrow(source, n), "dst": narrow(target, n), **columns}
 
 
-def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
+def edges_by_end(ends: Indices, n: int) -> tuple[Ints, Indices]:
     """Return ``(ptr, edges)``: the edges whose end is i are ``edges[ptr[i]:ptr[i + 1]]``, in given order."""
     ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
     keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
@@ -215,15 +217,18 @@ def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list
     order = narrow(np.arange(n), n)
     if (src < dst).all():
         return order, []
-    ptr, by_src = grouped(src, n)
+    ptr, by_src = edges_by_end(src, n)
     missing = np.bincount(dst, minlength=n)
     ready = np.flatnonzero(missing == 0).tolist()
     # elements of a memoryview are Python's numbers, made one by one: lists of them all would take far more room
-    bounds, targets, left, found = ptr.data, dst[by_src].data, missing.data, order.data
+    bounds = ptr.data
+    targets = dst[by_src].data
+    left = missing.data
+    placed = order.data
     n_found = 0
     while ready:
         i = heappop(ready)
-        found[n_found] = i
+        placed[n_found] = i
         n_found += 1
         for j in targets[bounds[i] : bounds[i + 1]]:
             left[j] -= 1

@@ -16,7 +16,7 @@ class Meeting(NamedTuple):
     Parameters
     ----------
     collective
-        What is exchanged.
+        The exchange.
     members
         Operators that are its ranks, by index, in their order: one if it is symmetric, else as many as it has ranks.
     """
@@ -38,14 +38,14 @@ def meetings_of(codes: npt.NDArray[Any], collectives: Sequence[Collective | None
     codes, collectives
         A code of each operator, shape (n_ops,), and the codes' collectives.
     """
-    found: list[tuple[int, Meeting]] = []
+    meetings: list[tuple[int, Meeting]] = []
     for code, collective in enumerate(collectives):
         if collective is None:
             continue
         members = np.flatnonzero(codes == code).tolist()
         parts = [tuple(members)] if collective.group is not None else [(member,) for member in members]
-        found += [(part[0], Meeting(collective, part)) for part in parts if part]
-    return tuple(meeting for _, meeting in sorted(found, key=lambda pair: pair[0]))
+        meetings += [(part[0], Meeting(collective, part)) for part in parts if part]
+    return tuple(meeting for _, meeting in sorted(meetings, key=lambda pair: pair[0]))
 
 
 def require_agreement(
@@ -68,7 +68,8 @@ def require_agreement(
             continue
         other = first.setdefault(collective.group, meeting)
         if other is not meeting:
-            a, b = names[other.members[0]], names[meeting.members[0]]
+            a = names[other.members[0]]
+            b = names[meeting.members[0]]
             raise GraphError(
                 f"operators {a!r} and {b!r} are ranks of group {collective.group!r}: make them one collective"
             )

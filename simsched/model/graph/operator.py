@@ -33,7 +33,7 @@ _SHARE_TOLERANCE = 1e-9
 class Work(Checked):
     """One computation of an operator, described without a device: each device's libraries choose kernels for it.
 
-    What `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` mean depends on the family:
+    The meaning of `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` depends on the family:
 
     "product"
         `batch` products of (rows, inner) by (inner, columns). `window` is 1. `rule` is "engine" where the kernels are
@@ -74,7 +74,7 @@ class Work(Checked):
     batch, rows, columns, inner, window, elements, images
         Sizes, see above.
     bias
-        Whether a value per output column is added by a kernel of its own, or by the end of the product's kernel; not
+        Whether a value per output column is added, by a separate kernel or by the end of the product's kernel; not
         where the bias is part of a fused operator.
     tf32
         Whether tensor cores may compute it in tf32 if its number format is fp32, as PyTorch lets cuDNN do for
@@ -84,7 +84,8 @@ class Work(Checked):
         stay there if they are few. 0 if its own are all.
     """
 
-    SUBJECT, ERROR = "work {0.family!r}", GraphError
+    SUBJECT = "work {0.family!r}"
+    ERROR = GraphError
     family: Annotated[str, Among(FAMILIES)]
     rule: Name = brief("plain")
     flops: Amount = brief(0.0)
@@ -126,7 +127,8 @@ class Kernel(Checked):
         instructions. 0 if unknown.
     """
 
-    SUBJECT, ERROR = "kernel", GraphError
+    SUBJECT = "kernel"
+    ERROR = GraphError
     blocks: Size
     threads: Annotated[int, Range(1, 1024)] = 256
     registers: Size = 32
@@ -145,7 +147,7 @@ class Operator(Checked):
     name
         Unique within its graph.
     kind
-        What it computes, such as ``"conv"``.
+        The computation, such as ``"conv"``.
     flops
         Floating-point operations (a multiply-add counts as two).
     nbytes
@@ -160,7 +162,7 @@ class Operator(Checked):
         Share of the device it keeps busy when alone, in (0, 1]; for operators without kernels.
     intensity
         ``"compute"``, ``"memory"`` or None if unknown: its interference class. ``"link"``: a collective, whose blocks
-        keep their places but load neither issue slots nor DRAM, and which nothing beside it slows.
+        keep their places but load neither issue slots nor DRAM, and which no kernel beside it slows.
     dtype
         Number format it computes in, one of `DTYPE_NBYTES`.
     attributes
@@ -185,7 +187,8 @@ class Operator(Checked):
         `utilization`, and one kernel at most.
     """
 
-    SUBJECT, ERROR = "operator {0.name!r}", GraphError
+    SUBJECT = "operator {0.name!r}"
+    ERROR = GraphError
     name: Name
     kind: Name = "op"
     flops: Amount = brief(0.0)
@@ -235,7 +238,8 @@ class Edge(Checked):
         `nbytes` and the links. An exact transfer loads no link, copy engine or DRAM.
     """
 
-    SUBJECT, ERROR = "edge {0.src} -> {0.dst}", GraphError
+    SUBJECT = "edge {0.src} -> {0.dst}"
+    ERROR = GraphError
     src: Name
     dst: Name
     nbytes: Amount = 0.0

@@ -1,4 +1,4 @@
-"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and what its shape says."""
+"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and properties of its shape."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -26,7 +26,7 @@ Details = Mapping[int, tuple[Any, ...]]
 
 
 @dataclass(kw_only=True)
-class _File:
+class _GraphFile:
     """A model as a directed acyclic graph of operators.
 
     Parameters
@@ -59,8 +59,8 @@ class OpGraph(by.Columnar, Document):
     Raises
     ------
     GraphError
-        If there is no operator, a name stands twice, an edge names no operator, or the edges
-        form a cycle; the message names the offender.
+        If there is no operator, a name appears twice, an edge names no operator, or the edges form a cycle; the message
+        names the offender.
 
     Notes
     -----
@@ -77,7 +77,8 @@ class OpGraph(by.Columnar, Document):
     (('a', 'b'), 2, 1)
     """
 
-    FORMAT, FILE = "simsched.graph", _File
+    FORMAT = "simsched.graph"
+    FILE = _GraphFile
     CACHED = ("index", "outgoing", "incoming", "_launches")
 
     # Filled by `of`.
@@ -108,9 +109,10 @@ class OpGraph(by.Columnar, Document):
     utilization: Floats
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
-        rows, edge_rows = tuple(operators), tuple(edges)
-        for kind, given in ((Operator, rows), (Edge, edge_rows)):
-            strange = next((each for each in given if not isinstance(each, kind)), None)
+        rows = tuple(operators)
+        edge_rows = tuple(edges)
+        for kind, objects in ((Operator, rows), (Edge, edge_rows)):
+            strange = next((row for row in objects if not isinstance(row, kind)), None)
             if strange is not None:
                 raise GraphError(
                     f"OpGraph takes operators, edges and then a name: {shown(strange)} is no {kind.__name__}"
@@ -167,12 +169,12 @@ class OpGraph(by.Columnar, Document):
         kind
             Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
-            Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
+            Bytes and exact transfer time in us of each edge, shape (n_edges,) or a scalar; NaN is no exact transfer.
         kernels, works, collectives, attributes
             A code of each operator, shape (n_ops,), and the codes' kernels, works, collectives or attributes; by
             default there are none.
         intensity
-            Of each operator, the index into `INTENSITIES` or -1 for None; shape (n_ops,) or a scalar.
+            Index into `INTENSITIES` of each operator, or -1 for None; shape (n_ops,) or a scalar.
         **costs
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
@@ -195,8 +197,8 @@ class OpGraph(by.Columnar, Document):
                 tuple(collectives[1]),
             ),
         }
-        known = names if isinstance(names, Numbered) else tuple(names)
-        return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
+        op_names = names if isinstance(names, Numbered) else tuple(names)
+        return cls.of(name, op_names, columns, labels, by.shared_details(names, *attributes))
 
     @classmethod
     def of(
@@ -207,14 +209,14 @@ class OpGraph(by.Columnar, Document):
         labels: Labels,
         details: Details,
     ) -> "OpGraph":
-        """Make a graph of columns as it stores them, whose rows are known to be right."""
+        """Make a graph of columns in their stored form, whose rows are known to be right."""
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
         graph = cls.__new__(cls)
         graph.__dict__.update({f"{key}_code": column for key, (column, _) in labels.items()}, name=name, names=names)
         graph.__dict__.update(columns, _details=details, _texts={key: texts for key, (_, texts) in labels.items()})
         if isinstance(names, tuple):
-            _ = graph.index  # a name that stands twice is refused
+            _ = graph.index  # a duplicate name is refused
         graph.__dict__["order_index"], cycle = by.topological_order(len(names), graph.src, graph.dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {by.describe_cycle([names[i] for i in cycle])}")
@@ -274,7 +276,8 @@ class OpGraph(by.Columnar, Document):
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
-        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
+        src = self.names[self.src[e]]
+        dst = self.names[self.dst[e]]
         return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
     def label(self, column: str, i: int) -> Any:
@@ -302,18 +305,18 @@ class OpGraph(by.Columnar, Document):
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Operator names in topological order; among those that are ready, the first given first."""
+        """Operator names in topological order; of ready operators, the first given comes first."""
         return tuple(self.names[i] for i in self.order_index)
 
     @cached_property
     def outgoing(self) -> tuple[Ints, Indices]:
         """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
-        return by.grouped(self.src, len(self))
+        return by.edges_by_end(self.src, len(self))
 
     @cached_property
     def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
-        return by.grouped(self.dst, len(self))
+        return by.edges_by_end(self.dst, len(self))
 
     @cached_property
     def output_nbytes(self) -> Floats:
@@ -321,12 +324,12 @@ class OpGraph(by.Columnar, Document):
 
         From its shape where known, else the largest edge that leaves it (an edge may carry a slice).
         """
-        found = np.zeros(len(self))
-        np.maximum.at(found, self.src, self.edge_nbytes)
+        sizes = np.zeros(len(self))
+        np.maximum.at(sizes, self.src, self.edge_nbytes)
         for i, (_, _, shape) in self._details.items():
             if shape is not None:
-                found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
-        return frozen(found)
+                sizes[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
+        return frozen(sizes)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -355,17 +358,18 @@ class OpGraph(by.Columnar, Document):
 
         Notes
         -----
-        Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
+        Edges have no weight. On ties the path whose last operators come first. O(V + E).
         """
         if weights is None and np.isnan(self.time).any():
             name = self.names[int(np.argmax(np.isnan(self.time)))]
             raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
-        given = self.time if weights is None else weights
-        column = by.spread(given, len(self), "weight", lambda i: f"operator {self.names[i]!r}")
+        weight_of = self.time if weights is None else weights
+        column = by.spread(weight_of, len(self), "weight", lambda i: f"operator {self.names[i]!r}")
         length = longest_to(self, column)
         ptr, edges = self.incoming
         at = int(np.argmax(length))
-        total, path = float(length[at]), [self.names[at]]
+        total = float(length[at])
+        path = [self.names[at]]
         while ptr[at] < ptr[at + 1]:
             producers = self.src[edges[ptr[at] : ptr[at + 1]]].tolist()
             at = max(sorted(set(producers)), key=lambda i: length[i])
@@ -387,7 +391,10 @@ class OpGraph(by.Columnar, Document):
         n = len(self)
         pairs = np.unique(np.stack([self.src, self.dst], axis=1), axis=0)  # (unique edges, 2)
         vertex = np.arange(n)
-        left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
+        left = vertex
+        right = vertex + n
+        source = 2 * n
+        sink = 2 * n + 1
         # 32 bits, which is all that maximum_flow of older scipy takes
         rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right]).astype(np.int32)
         cols = np.concatenate([left, pairs[:, 1] + n, left, np.full(n, sink)]).astype(np.int32)
@@ -399,14 +406,15 @@ class OpGraph(by.Columnar, Document):
     def blocks(self) -> tuple[tuple[str, ...], ...]:
         """Return the graph in pieces, each a tuple of names in topological order.
 
-        Operators that carry a label are grouped by it. The others are cut behind each operator that
-        every path from an input to an output passes through: the dominators of a virtual exit.
+        Operators that carry a label are grouped by it. The others are cut after each operator that every path from an
+        input to an output passes through: the dominators of a virtual exit.
         """
         n = len(self)
         place = np.empty(n, np.int64)
         place[self.order_index] = np.arange(n)
         inputs, outputs = (place[[self.index[name] for name in names]] for names in (self.inputs, self.outputs))
-        # what leads over an operator in a topological order leads past it: edges, and those from entries and to exits
+        # an edge that passes over an operator in a topological order passes it by: edges of the graph, and edges from
+        # entries and to exits
         begins = np.bincount(np.concatenate([place[self.src], outputs]) + 1, minlength=n + 1)
         begins[0] += len(inputs)
         over = np.cumsum(begins)[:n] - np.cumsum(np.bincount(np.concatenate([place[self.dst], inputs]), minlength=n))
@@ -445,18 +453,18 @@ class OpGraph(by.Columnar, Document):
         if not graph.is_directed():
             raise GraphError("the networkx graph is not directed; operators need to know which reads from which")
         operators = [
-            Operator(name=str(node), **_known(values, Operator, 1, f"node {node!r}"))
+            Operator(name=str(node), **_known_attributes(values, Operator, 1, f"node {node!r}"))
             for node, values in graph.nodes(data=True)
         ]
         edges = [
-            Edge(str(u), str(v), **_known(values, Edge, 2, f"edge {u} -> {v}"))
+            Edge(str(u), str(v), **_known_attributes(values, Edge, 2, f"edge {u} -> {v}"))
             for u, v, values in graph.edges(data=True)
         ]
         return cls(operators, edges, name or str(graph.graph.get("name") or "graph"))
 
 
-def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
-    """Return attributes of a networkx node or edge, all of which must be fields of a row but the first ones."""
+def _known_attributes(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
+    """Return the attributes of a networkx node or edge, all of which but the first ones must be fields of a row."""
     names = tuple(field.name for field in fields(row))
     unknown = [key for key in values if key not in names[skipped:]]
     if unknown:
@@ -487,7 +495,8 @@ def longest_to(
     place[graph.order_index] = np.arange(len(graph))
     rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
     near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
-    u, v = near[rows], far[rows]
+    u = near[rows]
+    v = far[rows]
     beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]
     longest = np.zeros(len(graph))  # path up to the operator, itself not included
     before = longest.data  # elements of a memoryview are Python's numbers, made one by one
@@ -513,24 +522,24 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     >>> [op.time for op in with_times(graph, np.array([3.0, 4.0])).operators]
     [3.0, 4.0]
     """
-    made = OpGraph.__new__(OpGraph)
-    made.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
-    return made
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
+    return graph_
 
 
 def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
-    """Return a graph whose works are changed, all else shared; O(V)."""
+    """Return a graph with other works, all else shared; O(V)."""
     codes, works = graph.labels("works")
-    changed = tuple(tuple(map(change, each)) for each in works)
+    changed = tuple(tuple(map(change, kernels)) for kernels in works)
     if changed == works:
         return graph
-    made = OpGraph.__new__(OpGraph)
-    made.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
-    made.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
-    return made
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
+    graph_.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
+    return graph_
 
 
-def rearranged(
+def rearrange(
     graph: OpGraph,
     rows: Sequence[int],
     src: Indices,
@@ -541,7 +550,7 @@ def rearranged(
     names: tuple[str, ...] | None = None,
     collectives: Sequence[Collective | None] | None = None,
 ) -> OpGraph:
-    """Return a graph of some operators of another one, with edges of its own; O(V + E).
+    """Return a graph of some operators of another one, with new edges; O(V + E).
 
     Parameters
     ----------
@@ -552,30 +561,30 @@ def rearranged(
     further
         An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
     names
-        What the operators are called; None for their own names.
+        Names of the operators; None for their own names.
     collectives
-        What they exchange; None for their own collectives.
+        Collectives of the operators; None for their own collectives.
 
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])
-    >>> rearranged(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
+    >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
     Edge(src='x', dst='c', nbytes=0.0, transfer=None)
     """
     tables = [graph] if further is None else [graph, OpGraph([further])]
-    taken = np.asarray(rows, np.int64)
+    rows_ = np.asarray(rows, np.int64)
 
-    def joined(key: str) -> npt.NDArray[Any]:
+    def join(key: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(table, key) for table in tables])
 
-    ptr, kernels = by.gathered(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), taken)
+    ptr, kernels = by.gather_rows(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
     columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
-    columns |= {key: joined(key)[taken] for key in (*COSTS, "intensity")}
-    columns |= {key: joined(key)[kernels] for key in KERNELS}
+    columns |= {key: join(key)[rows_] for key in (*COSTS, "intensity")}
+    columns |= {key: join(key)[kernels] for key in KERNELS}
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
     labels: dict[str, Any] = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
     if collectives is not None:
         labels["collective"] = by.encode(collectives)
     details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
-    known = [*graph.names, *(table.names[0] for table in tables[1:])]
-    kept = {i: details[row] for i, row in enumerate(rows) if row in details}
-    return OpGraph.of(graph.name, names or tuple(known[row] for row in rows), columns, labels, kept)
+    all_names = [*graph.names, *(table.names[0] for table in tables[1:])]
+    details_of = {i: details[row] for i, row in enumerate(rows) if row in details}
+    return OpGraph.of(graph.name, names or tuple(all_names[row] for row in rows), columns, labels, details_of)

@@ -8,7 +8,7 @@ Row = TypeVar("Row")
 
 
 class Rows(Sequence[Row], Generic[Row]):
-    """A tuple-like view of columns: a row is made when it is asked for."""
+    """A tuple-like view of columns: a row is made when it is read."""
 
     __slots__ = ("_length", "_make")
 
@@ -45,12 +45,12 @@ class Rows(Sequence[Row], Generic[Row]):
 
 
 class Numbered(Rows[str]):
-    """The names ``prefix0``, ``prefix1``, ... as a tuple of them that takes no room.
+    """The names ``prefix0``, ``prefix1``, ... as a tuple that takes no memory.
 
     Parameters
     ----------
     prefix
-        What stands before each number.
+        Text before each number.
     length
         How many there are.
 

@@ -1,8 +1,8 @@
 """Attention in one kernel: of many queries (prefill), and of few (decode)."""
 
 from simsched.base.numeric import sum_in_order
-from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import STREAMED, counted, parts
+from simsched.model.libraries.case import WorkCase
+from simsched.model.libraries.chip import STREAMED, count_blocks, parts
 from simsched.model.libraries.launch import Launch, no_faster
 
 _QUERIES = 128
@@ -28,11 +28,11 @@ _QUERIES_OF_BLOCK = 64
 """Queries of a block where keys are divided."""
 
 
-def attention(case: Case) -> tuple[Launch, ...]:
+def attention(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of an attention."""
     work = case.work
     if work.rule == "divided":
-        return min((_divided(case, n_parts) for n_parts in _DIVISIONS), key=_time)
+        return min((_divide(case, n_parts) for n_parts in _DIVISIONS), key=_time)
     if work.rows > _FEW_QUERIES:
         few = _decode(case, _FEW_QUERIES, min(work.columns, _LONG), 1)
         launch = no_faster(_prefill(case), few)
@@ -46,13 +46,13 @@ def attention(case: Case) -> tuple[Launch, ...]:
     return (main, case.streaming(outputs, 256, 256, 32, _ADDING, 0.0, nbytes=0.0, traffic=0.0))
 
 
-def _divided(case: Case, n_parts: int) -> tuple[Launch, ...]:
+def _divide(case: WorkCase, n_parts: int) -> tuple[Launch, ...]:
     """Return the kernels for few queries as inference engines have them: keys in so many parts, added up at the end."""
     work = case.work
     stacks = work.batch * parts(work.rows, _QUERIES_OF_BLOCK)
     main = _decode(case, work.rows, work.columns, n_parts, stacks)
     # they are tuned to stream the cache; prior, not measured
-    main = main._replace(memory=case.chip.moved(case.nbytes, case.traffic(), STREAMED))
+    main = main._replace(memory=case.chip.move_time(case.nbytes, case.traffic(), STREAMED))
     if n_parts == 1:
         return (main,)
     outputs = work.batch * work.rows * work.inner
@@ -64,16 +64,17 @@ def _time(launches: tuple[Launch, ...]) -> float:
     return sum_in_order(launch.time for launch in launches)
 
 
-def _flops(case: Case) -> float:
+def _flops(case: WorkCase) -> float:
     work = case.work
     return work.flops or 4.0 * work.batch * work.rows * work.columns * work.inner
 
 
-def _decode(case: Case, queries: int, keys: int, n_parts: int, stacks: int | None = None) -> Launch:
-    """Return the kernel for few queries: a block for each head, or stack of queries, and part of the keys."""
-    work, chip = case.work, case.chip
+def _decode(case: WorkCase, queries: int, keys: int, n_parts: int, stacks: int | None = None) -> Launch:
+    """Return the kernel for few queries: a block for each head and part of the keys."""
+    work = case.work
+    chip = case.chip
     block = chip.fitting(128, 183, 86336)
-    blocks = counted((work.batch if stacks is None else stacks) * n_parts)
+    blocks = count_blocks((work.batch if stacks is None else stacks) * n_parts)
     waves = parts(parts(blocks, chip.sms), block.held)
     chain = parts(parts(keys, n_parts), _KEYS) * _KEYS_CYCLES
     traffic = case.traffic()
@@ -89,19 +90,20 @@ def _decode(case: Case, queries: int, keys: int, n_parts: int, stacks: int | Non
         start=_START * chip.generation.starting,
         chained=waves * chain * chip.cycle,
         compute=flops / (chip.rate(case.dtype) * chip.sms * _DECODED * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        memory=chip.move_time(case.nbytes, traffic, _STREAMED),
         tail=case.latency,
     )
 
 
-def _prefill(case: Case) -> Launch:
+def _prefill(case: WorkCase) -> Launch:
     """Return the kernel for many queries: a block for each head and 128 of them."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     queries = parts(work.rows, _QUERIES)
-    blocks = counted(work.batch * queries)
+    blocks = count_blocks(work.batch * queries)
     block = chip.block(384, 168, 232448) or chip.block(128, 183, 86336) or chip.fitting(128, 128, 40960)
     rate = chip.rate(case.dtype) * _EFFICIENCY[work.inner >= _WIDE] * chip.generation.reach
-    each = _flops(case) / (work.batch * work.rows) * _QUERIES / rate
+    per_tile = _flops(case) / (work.batch * work.rows) * _QUERIES / rate
     traffic = case.traffic()
     return Launch(
         blocks,
@@ -113,7 +115,7 @@ def _prefill(case: Case) -> Launch:
         tensor=chip.tensor(case.dtype),
         start=_START * chip.generation.starting,
         chained=0.0,
-        compute=parts(blocks, chip.sms) * each,
-        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        compute=parts(blocks, chip.sms) * per_tile,
+        memory=chip.move_time(case.nbytes, traffic, _STREAMED),
         tail=case.latency,
     )

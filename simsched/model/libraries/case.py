@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Work
-from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip, counted, parts
+from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip, count_blocks, parts
 from simsched.model.libraries.launch import Launch
 
 
-class Case(NamedTuple):
+class WorkCase(NamedTuple):
     """A work in a number format on a device.
 
     Parameters
@@ -39,9 +39,9 @@ class Case(NamedTuple):
         """Bytes that the work reads and writes, wherever they are."""
         return self.work.reads + self.work.weights + self.work.writes
 
-    def kept(self, read: float, written: float) -> float:
+    def part_in_l2(self, read: float, written: float) -> float:
         """Return the part of some bytes of activations, read and written, that is found in L2."""
-        return 0.0 if self.cold else self.chip.kept(read + WRITTEN * written)
+        return 0.0 if self.cold else self.chip.part_in_l2(read + WRITTEN * written)
 
     @property
     def weights_found(self) -> float:
@@ -51,19 +51,19 @@ class Case(NamedTuple):
     def traffic(self) -> float:
         """Return the bytes of the work that move from and to DRAM."""
         work = self.work
-        moved = (1.0 - self.kept(work.reads, work.writes)) * (work.reads + work.writes)
+        moved = (1.0 - self.part_in_l2(work.reads, work.writes)) * (work.reads + work.writes)
         return moved + (1.0 - self.weights_found) * work.weights
 
     @property
-    def missed(self) -> float:
+    def miss_share(self) -> float:
         """Part of the activations or of the parameters that is not found in L2, whichever is larger."""
         work = self.work
-        return max(1.0 - self.kept(work.reads, work.writes), 1.0 - self.weights_found if work.weights else 0.0)
+        return max(1.0 - self.part_in_l2(work.reads, work.writes), 1.0 - self.weights_found if work.weights else 0.0)
 
     @property
     def latency(self) -> float:
         """Time in us by which the first data come late, as they come from DRAM."""
-        return DRAM_LATENCY * self.missed
+        return DRAM_LATENCY * self.miss_share
 
     def streaming(
         self,
@@ -94,11 +94,11 @@ class Case(NamedTuple):
         chain
             Clock cycles of a block.
         nbytes, traffic
-            Bytes that it moves, and those of them from and to DRAM; those of the work unless given.
+            Bytes that it moves, and the part of them from and to DRAM; by default the work's.
         """
         chip = self.chip
         block = chip.fitting(threads, registers, shared_memory)
-        blocks = counted(max(1, parts(int(items), per_block)))
+        blocks = count_blocks(max(1, parts(int(items), per_block)))
         waves = parts(parts(blocks, chip.sms), block.held)
         nbytes = self.nbytes if nbytes is None else nbytes
         traffic = self.traffic() if traffic is None else traffic
@@ -113,6 +113,6 @@ class Case(NamedTuple):
             start=start * chip.generation.starting,
             chained=waves * chain * chip.cycle,
             compute=parts(blocks, chip.sms) * min(items, per_block) * lane_cycles / chip.lanes * chip.cycle,
-            memory=chip.moved(nbytes, traffic, efficiency),
+            memory=chip.move_time(nbytes, traffic, efficiency),
             tail=0.0,
         )

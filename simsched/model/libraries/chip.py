@@ -14,7 +14,7 @@ MOST_BLOCKS: Final = 2**31 - 1
 """Blocks that a grid may have."""
 _TENSOR_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8")
 
-# Parts of the bandwidth of DRAM that kernels reach that work on what they read, and that only pass it on.
+# Parts of the bandwidth of DRAM that kernels reach: with computation on their input, and as pure copies.
 DRAM: Final = 0.75
 STREAMED: Final = 0.88
 _ISSUED: Final = 128.0
@@ -23,7 +23,8 @@ L2_CYCLE: Final = 24.0
 """Bytes that an SM takes from L2 in a cycle."""
 DRAM_LATENCY: Final = 1.7
 """Time in us by which the first data of a kernel come later from DRAM than from L2."""
-_KEPT, _LOST = 0.35, 1.0
+_KEPT = 0.35
+_LOST = 1.0
 """Of L2: a kernel finds activations up to the first size there; of more than the second it finds none."""
 WRITTEN: Final = 2.0
 """Bytes of L2 that a written byte takes, next to one that is read."""
@@ -37,8 +38,8 @@ class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is n
         self.blocks = blocks
 
 
-class Block(NamedTuple):
-    """A launch shape, and how many such blocks an SM holds."""
+class BlockShape(NamedTuple):
+    """A launch shape, and the number of such blocks that an SM holds."""
 
     threads: int
     registers: int
@@ -47,31 +48,33 @@ class Block(NamedTuple):
 
 
 class Chip:
-    """A device with what follows from its fields; equal devices of whatever name share one."""
+    """A device with values derived from its fields; equal devices of any name share one."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.generation = generation(device)
-        self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
+        self.sms = device.sms
+        self.clock = device.clock
+        self.l2 = device.l2
         self.lanes = _ISSUED * self.generation.reach
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
         self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness
-        self._blocks: dict[tuple[int, int, int], Block] = {}
+        self._blocks: dict[tuple[int, int, int], BlockShape] = {}
 
-    def block(self, threads: int, registers: int, shared_memory: int = 0) -> Block | None:
+    def block(self, threads: int, registers: int, shared_memory: int = 0) -> BlockShape | None:
         """Return a launch shape with the blocks that an SM holds, or None where not one fits."""
         key = (threads, registers, shared_memory)
-        known = self._blocks.get(key)
-        if known is None:
+        shape = self._blocks.get(key)
+        if shape is None:
             try:
                 held = occupancy(self.device, Kernel(1, threads, registers, shared_memory)).blocks
             except ClusterError:
                 held = 0
-            known = self._blocks[key] = Block(threads, registers, shared_memory, held)
-        return known if known.held else None
+            shape = self._blocks[key] = BlockShape(threads, registers, shared_memory, held)
+        return shape if shape.held else None
 
-    def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
+    def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> BlockShape:
         """Return a launch shape that fits: with no more shared memory than a block may have, and fewer threads."""
         shared_memory = min(shared_memory, self.device.shared_memory_per_block)
         block = self.block(threads, registers, shared_memory)
@@ -79,9 +82,10 @@ class Chip:
             threads = max(WARP, threads // 2)
             block = self.block(threads, registers, shared_memory)
         while block is None and (registers > 1 or shared_memory):
-            registers, shared_memory = max(1, registers // 2), shared_memory // 2
+            registers = max(1, registers // 2)
+            shared_memory = shared_memory // 2
             block = self.block(threads, registers, shared_memory)
-        return block or Block(WARP, 1, 0, 1)  # such a device holds no kernel at all
+        return block or BlockShape(WARP, 1, 0, 1)  # such a device holds no kernel at all
 
     def tensor(self, dtype: str) -> bool:
         """Return whether tensor cores compute a number format."""
@@ -97,13 +101,13 @@ class Chip:
         """Return the FLOP per us of one SM at the peak."""
         return self.device.peak_rate(dtype) / self.sms
 
-    def kept(self, nbytes: float) -> float:
+    def part_in_l2(self, nbytes: float) -> float:
         """Return the part of some bytes that L2 still holds when they are read again."""
         if not self.l2:
             return 0.0
         return min(1.0, max(0.0, (_LOST - nbytes / self.l2) / (_LOST - _KEPT)))
 
-    def moved(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
+    def move_time(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
         """Return the time in us to move bytes through L2, some of them from and to DRAM."""
         return max(traffic / (self.device.bandwidth * efficiency), nbytes / self.l2_rate)
 
@@ -119,12 +123,12 @@ def generation(device: Device) -> Generation:
         at = (9, 0)
     else:
         at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (7, 0)
-    return next(known for known in reversed(GENERATIONS) if known.capability <= at)
+    return next(generation_ for generation_ in reversed(GENERATIONS) if generation_.capability <= at)
 
 
 @lru_cache(maxsize=256)
 def chip_of(device: Device) -> Chip:
-    """Return a device with what follows from its fields; its name and its host do not matter."""
+    """Return a device with values derived from its fields; its name and its host do not matter."""
     return _chip(replace(device, name="any", model="any"))
 
 
@@ -138,7 +142,7 @@ def parts(total: int, size: int) -> int:
     return -(-total // size)
 
 
-def counted(blocks: int) -> int:
+def count_blocks(blocks: int) -> int:
     """Return a number of blocks that a grid may have; raise `TooManyBlocks` if it may not."""
     if blocks > MOST_BLOCKS:
         raise TooManyBlocks(blocks)

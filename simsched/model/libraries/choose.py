@@ -1,4 +1,4 @@
-"""Choose the kernels that libraries launch for a work on a device, and say how long each takes alone."""
+"""The kernels that libraries choose for a work on a device, and each kernel's time alone."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -8,7 +8,7 @@ from simsched.base.errors import GraphError
 from simsched.model.cluster import WARP, Device
 from simsched.model.graph import Kernel, Work
 from simsched.model.libraries.attention import attention
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import DRAM, MOST_BLOCKS, Chip, TooManyBlocks, chip_of, parts
 from simsched.model.libraries.convolutions import convolution
 from simsched.model.libraries.elementwise import batch_norm, elementwise
@@ -18,7 +18,7 @@ from simsched.model.libraries.products import product
 from simsched.model.libraries.recurrence import recurrence
 from simsched.model.libraries.rows import reduction, rows
 
-_FAMILIES: Final[Mapping[str, Callable[[Case], tuple[Launch, ...]]]] = {
+_FAMILIES: Final[Mapping[str, Callable[[WorkCase], tuple[Launch, ...]]]] = {
     "product": product,
     "convolution": convolution,
     "elementwise": elementwise,
@@ -69,10 +69,10 @@ def choose(
 
 @lru_cache(maxsize=1 << 15)
 def _choose(work: Work, dtype: str, chip: Chip, cached: float, cold: bool) -> tuple[Launch, ...]:
-    return _FAMILIES[work.family](Case(work, dtype, chip, cached, cold))
+    return _FAMILIES[work.family](WorkCase(work, dtype, chip, cached, cold))
 
 
-def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
+def given_terms(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
     """Return the terms of a kernel whose launch shape was measured or given.
 
     It takes no less than its waves of chains, and than the FLOP of ceil(blocks / SMs) blocks at the peak of one SM.
@@ -103,8 +103,8 @@ def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Devic
     )
 
 
-def unshaped(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
-    """Return the terms of an operator whose kernels are not known: it has 0 blocks."""
+def unshaped_terms(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
+    """Return the terms of an operator with unknown kernels: it has 0 blocks."""
     chip = chip_of(device)
     return Launch(
         0,

@@ -1,6 +1,6 @@
 """Elementwise kernels, copies, pools, and batch norm with statistics that are known."""
 
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.launch import Launch
 
 _START = 1.25
@@ -16,7 +16,7 @@ _CYCLES = {
 }
 
 
-def elementwise(case: Case) -> tuple[Launch, ...]:
+def elementwise(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernel of an elementwise work; a rule that is not known is a map."""
     work = case.work
     cycles = _CYCLES.get(work.rule, 0.0) * (work.window if work.rule == "pool" else 1)
@@ -35,7 +35,7 @@ def elementwise(case: Case) -> tuple[Launch, ...]:
     )
 
 
-def batch_norm(case: Case) -> tuple[Launch, ...]:
+def batch_norm(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of batch norm: of half precision three, two of which widen its parameters."""
     work = case.work
     outputs = work.batch * work.columns * work.rows

@@ -12,7 +12,9 @@ _CHANNELS: Final = {7: 12, 8: 24}
 _FEWEST_CHANNELS: Final = 2
 _CHANNEL_NBYTES: Final = 32 * KIB
 """Bytes from which another block pays: prior, 16 to 64 KiB."""
-_THREADS, _REGISTERS, _SHARED_MEMORY = 544, 96, 80 * KIB
+_THREADS = 544
+_REGISTERS = 96
+_SHARED_MEMORY = 80 * KIB
 
 
 def exchanging(collective: Collective, device: Device) -> Launch:

@@ -1,6 +1,6 @@
 """Gathers of rows from tables, and bags, which add some of them up."""
 
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
 
@@ -14,13 +14,14 @@ _BAG_ELEMENT = 128.0
 """Clock cycles of a lane for each element that is added."""
 
 
-def gather(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a gather: those of bags are two. Only the rows that are read count, not the table."""
-    work, chip = case.work, case.chip
+def gather(case: WorkCase) -> tuple[Launch, ...]:
+    """Return the kernels of a gather: two for bags. Only the rows that are read count, not the table."""
+    work = case.work
+    chip = case.chip
     read = float(work.rows) * work.columns * case.width
     written = read / work.window
     nbytes = read + written
-    traffic = nbytes * (1.0 - case.kept(read, written))
+    traffic = nbytes * (1.0 - case.part_in_l2(read, written))
     bags = parts(work.rows, work.window)
     if work.window == 1:
         threads = min(256, max(32, work.columns * case.width // 16))

@@ -1,8 +1,8 @@
 """Kernels that libraries have for each generation of GPUs, by compute capability, and how fast they are.
 
 Constants come from one H100 (1,325 operators alone; PyTorch 2.11, CUDA 13.0, cuDNN 9.19) unless a comment says
-otherwise. Those of other generations are the same but for tiles, which are those that NVIDIA's libraries have there
-(names of kernels in published profiler traces), and for what a comment says.
+otherwise. Other generations have the same constants but for tiles, which are taken from NVIDIA's libraries there (names
+of kernels in published profiler traces), and for exceptions in comments.
 """
 
 from typing import Final, NamedTuple
@@ -120,7 +120,7 @@ _OLDER_SIMT_CONVOLUTION = (
 _SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5, 24.0)
 _SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0, 24.0)
 # Before Hopper, by a trace of ResNet-50 on a V100 (batch 32): 1 x 1 convolutions reach 0.80 to 0.96 of the peak of an
-# SM of 64 lanes by tiles of 128 x 64, and 0.96 by 128 x 128. For 128 x 32 it is a tenth less than that says, so that an
+# SM of 64 lanes by tiles of 128 x 64, and 0.96 by 128 x 128. For 128 x 32 it is a tenth less than measured, so that an
 # H100, which has 128 lanes to feed, stays faster.
 _OLDER_SIMT_CONVOLUTION_ENGINE = Engine(_OLDER_SIMT_CONVOLUTION, 0, 25.0, 1.15, 1.11, 48.0, 2.3, 4.0, 8.0)
 _STARTING: Final = 1.3
@@ -139,7 +139,7 @@ _TF32_CONVOLUTION = _OLDER_CONVOLUTION._replace(start=2.6)
 
 
 def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Generation:
-    """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
+    """Return a generation before the A100: its SMs reach a part of the A100's rate relative to peak."""
 
     def slower(engine: Engine) -> Engine:
         return engine._replace(efficiency=engine.efficiency * part, start=engine.start * _STARTING)

@@ -54,7 +54,7 @@ class Launch(NamedTuple):
 
 
 def no_faster(launch: Launch, smaller: Launch) -> Launch:
-    """Return a kernel whose terms are no less than those of the kernel that a library has for a smaller work.
+    """Return a kernel whose terms are no less than a library's kernel has for a smaller work.
 
     Libraries are faster beyond some sizes, where another kernel begins; a model of them must not promise that.
     """

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from simsched.base.numeric import sum_in_order
 from simsched.base.units import KIB
 from simsched.model.graph import DTYPE_NBYTES
-from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import DRAM, Block, Chip, counted, parts
+from simsched.model.libraries.case import WorkCase
+from simsched.model.libraries.chip import DRAM, BlockShape, Chip, count_blocks, parts
 from simsched.model.libraries.generations import Engine, Tile
 from simsched.model.libraries.launch import Launch
 
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     inner: int
 
 
-class _Choice(NamedTuple):
+class _TileChoice(NamedTuple):
     """A tile on a device, one way round.
 
     Parameters
@@ -63,7 +63,7 @@ class _Choice(NamedTuple):
 
     rows: int
     columns: int
-    block: Block
+    block: BlockShape
     held: int
     cycles: float
     chained: float
@@ -73,7 +73,7 @@ class _Choice(NamedTuple):
 class _Tiled(NamedTuple):
     """A product by one tile, its sum in some parts, and the terms of its time."""
 
-    choice: _Choice
+    choice: _TileChoice
     blocks: int
     length: int
     n_parts: int
@@ -90,58 +90,67 @@ _ENGINES: Final = (8, 0)
 """Least compute capability of these kernels."""
 
 
-def product(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a product, those that take the least time; in fp32 those of tf32 if the work allows it."""
+def product(case: WorkCase) -> tuple[Launch, ...]:
+    """Return the fastest kernels of a product; in fp32 in tf32 if the work allows it."""
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
     return min(choices, key=lambda launches: sum_in_order(launch.time for launch in launches))
 
 
-def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
-    work, chip = case.work, case.chip
+def _kernels(case: WorkCase, dtype: str) -> tuple[Launch, ...]:
+    work = case.work
+    chip = case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     engine = chip.engine(dtype)
     has_tile = work.rule == "engine" and tensor and chip.generation.capability >= _ENGINES
     if has_tile and min(tile.columns for tile in engine.tiles) > _FEW_ROWS.columns:
         engine = engine._replace(tiles=(_FEW_ROWS, *engine.tiles))
-    launches = tiled(case, shape, engine, dtype, split=True)
+    launches = tile_product(case, shape, engine, dtype, split=True)
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)
     return (vector,) if vector.time < sum_in_order(launch.time for launch in launches) else launches
 
 
-def tiled(
-    case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
+def tile_product(
+    case: WorkCase, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
 ) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
 
-    `computing` is the time that an SM computes a tile, over that of a plain product.
+    `computing` is the time that an SM computes a tile, over a plain product's.
 
     A larger product has no choice that a smaller one has not, and each takes it longer: times never fall with size.
     Equal times take the first tile.
     """
-    chip, work = case.chip, case.work
+    chip = case.chip
+    work = case.work
     tensor = chip.tensor(dtype)
-    traffic, latency, missed = case.traffic(), case.latency, case.missed
-    memory = chip.moved(case.nbytes, traffic, DRAM)
+    traffic = case.traffic()
+    latency = case.latency
+    missed = case.miss_share
+    memory = chip.move_time(case.nbytes, traffic, DRAM)
     late = 1.0 if tensor else 1.0 + _LATE * missed
     biased = _BIASED if work.bias and not tensor else 1.0
     outputs = shape.batch * shape.rows * shape.columns
-    best, least = None, inf
+    best = None
+    least = inf
     for choice in _choices(chip, engine, dtype):
         whole = shape.batch * parts(shape.rows, choice.rows) * parts(shape.columns, choice.columns)
         for length in _lengths(shape.inner, whole, chip.sms, tensor) if split else (shape.inner,):
             n_parts = parts(shape.inner, length)
             q = parts(whole * n_parts, chip.sms)
             waves = parts(q, choice.held)
-            slower, adding, tail = late, 0.0, 0.0
+            slower = late
+            adding = 0.0
+            tail = 0.0
             if n_parts > 1:
-                slower, adding = late * biased, 4.0 * n_parts * outputs / chip.l2_rate
+                slower = late * biased
+                adding = 4.0 * n_parts * outputs / chip.l2_rate
                 tail = _SPLIT + _ADDING + adding
-            chained, compute = waves * length * choice.chained * slower, q * length * choice.compute * computing
+            chained = waves * length * choice.chained * slower
+            compute = q * length * choice.compute * computing
             time = max(chained, compute, memory) + engine.fill * (waves - 1) + tail
             if time < least:
                 least = time
@@ -152,7 +161,7 @@ def tiled(
         return (_by_threads(case, shape),)
     padded = 2.0 * best.choice.rows * best.choice.columns * best.blocks * best.length
     main = Launch(
-        counted(best.blocks),
+        count_blocks(best.blocks),
         *best.choice.block[:3],
         efficiency=min(1.0, 2.0 * outputs * shape.inner / padded),
         chain=best.length * best.cycles,
@@ -172,7 +181,7 @@ def tiled(
 
 
 @lru_cache(maxsize=1024)
-def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
+def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_TileChoice, ...]:
     """Return the tiles that an SM of a device holds, both ways round."""
     tensor = chip.tensor(dtype)
     rate = chip.rate(dtype) * engine.efficiency
@@ -181,7 +190,8 @@ def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
         block = chip.block(threads, registers, shared_memory)
         if block is None:
             continue
-        held, compute = block.held, 2.0 * r * c / rate
+        held = block.held
+        compute = 2.0 * r * c / rate
         if tensor:
             held = min(held, _TENSOR_BLOCKS)
             cycles = engine.cycles / engine.step * DTYPE_NBYTES[dtype]
@@ -192,7 +202,7 @@ def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
             compute *= 1.0 + engine.loading * (1 / r + 1 / c)
         for rows, columns in ((r, c), (c, r))[: 1 + (r != c)]:
             cycles_here = cycles * chip.generation.slowness
-            choices.append(_Choice(rows, columns, block, held, cycles_here, cycles * chip.cycle, compute))
+            choices.append(_TileChoice(rows, columns, block, held, cycles_here, cycles * chip.cycle, compute))
     return tuple(choices)
 
 
@@ -205,17 +215,18 @@ def _lengths(inner: int, whole: int, sms: int, tensor: bool) -> list[int]:
     return lengths
 
 
-def _vector(case: Case, shape: Shape) -> Launch:
+def _vector(case: WorkCase, shape: Shape) -> Launch:
     """Return a matrix-vector kernel: a block of 128 threads for eight columns."""
-    chip, rows = case.chip, shape.rows
+    chip = case.chip
+    rows = shape.rows
     block = chip.fitting(128, 75, 3072)
-    blocks = counted(shape.batch * parts(shape.columns, 8))
+    blocks = count_blocks(shape.batch * parts(shape.columns, 8))
     waves = parts(parts(blocks, chip.sms), block.held)
     traffic = case.traffic()
     compute = chain = 0.0
     if rows > 1:
         compute = 2.0 * shape.batch * rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
-        chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.missed)
+        chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.miss_share)
     return Launch(
         blocks,
         *block[:3],
@@ -227,16 +238,16 @@ def _vector(case: Case, shape: Shape) -> Launch:
         start=chip.generation.simt.start,
         chained=waves * chain * chip.cycle,
         compute=compute,
-        memory=chip.moved(case.nbytes, traffic, DRAM),
+        memory=chip.move_time(case.nbytes, traffic, DRAM),
         tail=case.latency,
     )
 
 
-def _by_threads(case: Case, shape: Shape) -> Launch:
+def _by_threads(case: WorkCase, shape: Shape) -> Launch:
     """Return a kernel for an SM that holds no tile: a thread for each output."""
     chip = case.chip
     block = chip.fitting(64, 32)
-    blocks = counted(parts(shape.batch * shape.rows * shape.columns, block.threads))
+    blocks = count_blocks(parts(shape.batch * shape.rows * shape.columns, block.threads))
     traffic = case.traffic()
     flops = parts(blocks, chip.sms) * 2.0 * block.threads * shape.inner  # of an SM
     return Launch(
@@ -250,6 +261,6 @@ def _by_threads(case: Case, shape: Shape) -> Launch:
         start=chip.generation.simt.start,
         chained=0.0,
         compute=flops / (chip.rate("fp32") * _THREADS_RATE * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, DRAM),
+        memory=chip.move_time(case.nbytes, traffic, DRAM),
         tail=case.latency,
     )

@@ -1,9 +1,9 @@
 """Recurrent layers: a product for all steps, then chains of steps."""
 
-from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import counted, parts
+from simsched.model.libraries.case import WorkCase
+from simsched.model.libraries.chip import count_blocks, parts
 from simsched.model.libraries.launch import Launch
-from simsched.model.libraries.products import Shape, tiled
+from simsched.model.libraries.products import Shape, tile_product
 
 _UNITS = 256
 """Units up to which one block runs all steps."""
@@ -18,18 +18,22 @@ _STEPS = (10.0, 5.0)
 """Time in us before the first step, and of each step."""
 
 
-def recurrence(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a recurrent layer: the product of all inputs, and one that stands for all steps."""
-    work, chip = case.work, case.chip
+def recurrence(case: WorkCase) -> tuple[Launch, ...]:
+    """Return the kernels of a recurrent layer: the product of all inputs, and one that represents all steps."""
+    work = case.work
+    chip = case.chip
     tensor = chip.tensor(case.dtype)
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)
-    first = tiled(case, shape, chip.engine(case.dtype), case.dtype, split=True)
-    block, blocks = chip.fitting(512, 128, 2560), counted(work.batch)
+    first = tile_product(case, shape, chip.engine(case.dtype), case.dtype, split=True)
+    block = chip.fitting(512, 128, 2560)
+    blocks = count_blocks(work.batch)
     waves = parts(parts(blocks, chip.sms), block.held)
     us = _PERSISTENT[0] + _PERSISTENT[1] * work.rows
     if work.columns > _UNITS:
         us = max(waves * us, _STEPS[0] + _STEPS[1] * work.rows)
-        block, blocks, waves = chip.fitting(256, 32), _BLOCKS, 1
+        block = chip.fitting(256, 32)
+        blocks = _BLOCKS
+        waves = 1
     cycles = us * _CLOCK
     flops = 2.0 * work.rows * work.batch * work.window * work.columns * work.columns
     rate = chip.rate(case.dtype) * chip.sms * _STEP_RATE * chip.generation.reach

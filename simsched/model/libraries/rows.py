@@ -2,12 +2,12 @@
 
 from typing import Final, NamedTuple
 
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch, no_faster
 
 
-class _Rule(NamedTuple):
+class _RowKernel(NamedTuple):
     """A kernel whose blocks of some threads take some rows each.
 
     Parameters
@@ -28,13 +28,13 @@ class _Rule(NamedTuple):
     lane_cycles: float
 
 
-# from here on: one H100, PyTorch 2.11
+# constants below: one H100, PyTorch 2.11
 _ROWS: Final = {
-    "layer_norm": _Rule(128, 1, 32, 1000.0, 0.7, 52.0),
-    "rms_norm": _Rule(128, 1, 32, 200.0, 1.4, 52.0),
-    "softmax": _Rule(128, 4, 48, 1000.0, 0.6, 58.0),
+    "layer_norm": _RowKernel(128, 1, 32, 1000.0, 0.7, 52.0),
+    "rms_norm": _RowKernel(128, 1, 32, 200.0, 1.4, 52.0),
+    "softmax": _RowKernel(128, 4, 48, 1000.0, 0.6, 58.0),
 }
-_LONG_SOFTMAX: Final = _Rule(1024, 1, 32, 1000.0, 2.4, 90.0)
+_LONG_SOFTMAX: Final = _RowKernel(1024, 1, 32, 1000.0, 2.4, 90.0)
 _LONG: Final = 1024
 """Columns up to which a warp keeps a row of a softmax."""
 _START: Final = 1.5
@@ -54,7 +54,7 @@ _WARP_LENGTH: Final = 8192
 """Inputs up to which a warp takes an output."""
 
 
-def rows(case: Case) -> tuple[Launch, ...]:
+def rows(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernel of a norm or a softmax; a rule that is not known is a layer norm."""
     work = case.work
     rule = _ROWS.get(work.rule, _ROWS["layer_norm"])
@@ -66,28 +66,29 @@ def rows(case: Case) -> tuple[Launch, ...]:
     return (no_faster(long, _kernel(case, rule, _LONG)),)
 
 
-def reduction(case: Case) -> tuple[Launch, ...]:
+def reduction(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernel of a reduction; a rule that is not known is a sum."""
     work = case.work
     warp, block, lane_cycles = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
     at_once = min(_WARPS, work.rows)
     rate = warp if at_once == _WARPS else max(warp, block / at_once)
-    short = _kernel(case, _Rule(512, at_once, 32, _REDUCED, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
+    short = _kernel(case, _RowKernel(512, at_once, 32, _REDUCED, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
     if work.columns <= _WARP_LENGTH:
         return (short,)
-    return (no_faster(_kernel(case, _Rule(512, 1, 32, _REDUCED, block, lane_cycles), work.columns), short),)
+    return (no_faster(_kernel(case, _RowKernel(512, 1, 32, _REDUCED, block, lane_cycles), work.columns), short),)
 
 
-def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
-    """Return a kernel that takes rows of some columns; those that it has lost from L2 meanwhile it reads again."""
-    work, chip = case.work, case.chip
-    late = 1.0 + _LATE * case.missed
+def _kernel(case: WorkCase, rule: _RowKernel, columns: int) -> Launch:
+    """Return a kernel that takes rows of some columns; it reads rows again that L2 has lost meanwhile."""
+    work = case.work
+    chip = case.chip
+    late = 1.0 + _LATE * case.miss_share
     chain = rule.cycles + columns / rule.rate * late
     block = chip.fitting(rule.threads, rule.registers)
     at_once = min(work.rows, chip.sms * block.held * rule.rows)
     traffic = case.traffic()
     if work.family == "rows":
-        traffic += (1.0 - chip.kept(work.reads * at_once / work.rows)) * work.reads
+        traffic += (1.0 - chip.part_in_l2(work.reads * at_once / work.rows)) * work.reads
     launch = case.streaming(
         work.rows,
         rule.rows,

@@ -1,4 +1,4 @@
-"""From a `Schedule` to the `Program` that runs it."""
+"""Lowering: from a `Schedule` to the `Program` that runs it."""
 
 from simsched.model.lowering.lowering import OPTIONS, Lowering
 

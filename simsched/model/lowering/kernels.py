@@ -1,4 +1,4 @@
-"""The lowering as kernels, over the memory of one candidate: `plan` it, then `write` its program."""
+"""The lowering in native code, over the memory of one candidate: `plan` it, then `write` its program."""
 
 from typing import Final
 
@@ -18,23 +18,23 @@ class Placed(Row):
     n_waits: i4
     first_copy: i4
     n_copies: i4
-    known: i4  # the operator whose snapshot says what is known behind this one, -1 if there is none
+    known: i4  # the operator whose snapshot holds the knowledge after this one, -1 if there is none
     snapshot: i4  # its own: from here on in `clocks`
     n_clocks: i4  # 0 if it makes none
     asked: i4  # when its snapshot was last found to be of use
 
 
-class Clock(Row):
+class VectorClock(Row):
     """Up to which place in the launch order a stream has run."""
 
     lane: i4
     place: i4
 
 
-class Lane(Row):
+class ProgramLane(Row):
     """A stream in use, numbered by device and stream."""
 
-    first: i4  # of its operators among those by lane
+    first: i4  # of its operators among the ones by lane
     known: i4  # the operator of its latest snapshot, -1 if there is none
     place: i4  # up to where it has run for the operator that is looked at, -1 if nothing is known
 
@@ -55,13 +55,13 @@ class Sent(Row):
 
 
 class CopyLane(Row):
-    """A stream of copies: the last one that was waited for, and by whom."""
+    """A stream of copies: the last copy that was waited for, and its waiter."""
 
     copy: i4
     waiter: i4
 
 
-class Candidate(Table):
+class LoweredCandidate(Table):
     """One candidate after the other over one graph."""
 
     n_ops: i8
@@ -75,10 +75,10 @@ class Candidate(Table):
     minimal: i8
     staged: i8
     wrong: i8  # the row that places nothing, -1 if there is none
-    full: i8  # whether the clocks have no room, to go on at operator `at` by device
+    full: i8  # whether the clocks have no room; then `plan` continues at operator `at` by device
     at: i8
     first: i8  # operator of its device
-    top: i8  # clocks in use, and behind them streams that something is known about
+    top: i8  # clocks in use, and after them streams that something is known about
     n_touched: i8
     n_lanes: i8
     top_stream: i8
@@ -99,23 +99,23 @@ class Candidate(Table):
     op: Column[i4] = length("n_ops")
     device: Column[i4] = length("n_ops")
     stream: Column[i4] = length("n_ops")
-    barrier: Column[i1] = length("n_ops")  # whether it opens a stage behind a barrier
-    # what is found
+    barrier: Column[i1] = length("n_ops")  # whether it opens a stage after a barrier
+    # results of `plan`
     placed: Rows[Placed] = length("n_ops")
     home: Column[i4] = length("n_ops")  # device of each operator
     by_device: Column[i4] = length("n_ops")  # at first rows of the candidate, then operators; so in `by_lane`
     by_lane: Column[i4] = length("n_ops")
-    lanes: Rows[Lane] = length("n_ops + 1")
+    lanes: Rows[ProgramLane] = length("n_ops + 1")
     homes: Rows[Home] = length("n_devices")
     copy_of: Column[i4] = length("n_edges")
     sent: Rows[Sent] = length("n_edges")
     copy_lanes: Rows[CopyLane] = length("n_edges")
     kept: Column[i4] = length("n_edges")  # waits, from `in_ptr` on
-    clocks: Rows[Clock]
-    # for a moment
+    clocks: Rows[VectorClock]
+    # temporary
     keys: Column[i8] = length("n_edges")
     lane_of: Column[i4] = length(f"n_devices * {EXACT_STREAMS}")
-    # what is written
+    # results of `write`
     thread_ptr: Column[i8]
     action: Column[i1]
     place: Column[i4]  # device, stream and argument
@@ -123,8 +123,8 @@ class Candidate(Table):
 
 
 @piece("lowering of schedules")
-def plan(s: Candidate) -> None:
-    """Find what the program of a candidate has, or go on with that where the clocks were full."""
+def plan(s: LoweredCandidate) -> None:
+    """Plan the program of a candidate, or continue where the clocks were full."""
     if not s.full:
         place(s)
         if s.wrong >= 0:
@@ -140,7 +140,7 @@ def plan(s: Candidate) -> None:
         count(s)
 
 
-def place(s: Candidate) -> None:
+def place(s: LoweredCandidate) -> None:
     """Read the rows of a candidate, up to one that is `wrong`."""
     s.wrong = -1
     for d in range(s.n_devices):
@@ -148,38 +148,51 @@ def place(s: Candidate) -> None:
         home.top_stream = -1
     for v in range(s.n_ops):
         op = s.placed[v]
-        op.position, op.event, op.known = -1, -1, -1
+        op.position = -1
+        op.event = -1
+        op.known = -1
     for i in range(s.n_ops):
-        v, d, stream = s.op[i], s.device[i], s.stream[i]
+        v = s.op[i]
+        d = s.device[i]
+        stream = s.stream[i]
         if v < 0 or v >= s.n_ops or d < 0 or d >= s.n_devices or stream < 0 or s.placed[v].position >= 0:
             s.wrong = i
             return
-        s.placed[v].position, s.home[v] = i, d
+        s.placed[v].position = i
+        s.home[v] = d
         s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
 
 
-def find_lanes(s: Candidate) -> None:
+def find_lanes(s: LoweredCandidate) -> None:
     """Give a number to each stream in use; turn the rows in order by device, and by stream, into their operators."""
-    n, lane, device, stream = s.n_ops, -1, -1, -1
+    n = s.n_ops
+    lane = -1
+    device = -1
+    stream = -1
     for i in range(n):
         k = s.by_lane[i]
         if s.device[k] != device or s.stream[k] != stream:
-            device, stream = s.device[k], s.stream[k]
+            device = s.device[k]
+            stream = s.stream[k]
             lane += 1
-            s.lanes[lane].first, s.lanes[lane].known, s.lanes[lane].place = i, -1, -1
+            s.lanes[lane].first = i
+            s.lanes[lane].known = -1
+            s.lanes[lane].place = -1
         s.placed[s.op[k]].lane = lane
         s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
     s.n_lanes = lane + 1
     s.lanes[s.n_lanes].first = n
 
 
-def find_copies(s: Candidate) -> None:
+def find_copies(s: LoweredCandidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
     threads = s.op if s.one_thread else s.by_device
     for i in range(s.n_ops):
         u = threads[i]
-        op, n, last = s.placed[u], 0, -1
+        op = s.placed[u]
+        n = 0
+        last = -1
         for k in range(s.out_ptr[u], s.out_ptr[u + 1]):
             e = s.out_edge[k]
             to = s.home[s.dst[e]]
@@ -200,17 +213,21 @@ def find_copies(s: Candidate) -> None:
     s.n_copies = copies
 
 
-def choose_copy_lanes(s: Candidate) -> None:
-    """Give each copy a stream: one for each (stream of the producer, destination), behind the compute streams.
+def choose_copy_lanes(s: LoweredCandidate) -> None:
+    """Give each copy a stream: one for each (stream of the producer, destination), after the compute streams.
 
-    Producers of one stream end in the order of their copies, so no copy waits behind one whose data is not there yet.
-    Copies of exact time load no engine that could make them queue: they take turns on several.
+    Producers of one stream end in the order of their copies, so no copy waits for another whose data is not there yet.
+    Copies of exact time load no engine that could make them queue: they take turns on several streams.
     """
     for k in range(s.n_devices * EXACT_STREAMS):
         s.lane_of[k] = -1
-    s.top_stream, lanes, device = 0, 0, -1
+    s.top_stream = 0
+    lanes = 0
+    device = -1
     for lane in range(s.n_lanes):
-        first, end, n = s.lanes[lane].first, s.lanes[lane + 1].first, 0
+        first = s.lanes[lane].first
+        end = s.lanes[lane + 1].first
+        n = 0
         if s.home[s.by_lane[first]] != device:
             device = s.home[s.by_lane[first]]
             s.homes[device].copy_stream = s.homes[device].top_stream - lanes
@@ -219,7 +236,8 @@ def choose_copy_lanes(s: Candidate) -> None:
             for c in range(op.first_copy, op.first_copy + op.n_copies):
                 e = s.sent[c].edge
                 to = s.home[s.dst[e]]
-                slot, home = to * EXACT_STREAMS, s.homes[to]
+                slot = to * EXACT_STREAMS
+                home = s.homes[to]
                 if s.lane_of[slot] < lanes:
                     home.turn = 0  # the first copy from this stream
                 if s.size[e] & 1:
@@ -241,9 +259,11 @@ def choose_copy_lanes(s: Candidate) -> None:
                 s.sent[c].lane = s.lane_of[s.sent[c].lane]
 
 
-def count(s: Candidate) -> None:
+def count(s: LoweredCandidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
-    n, events, rows = s.n_ops, 0, s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
+    n = s.n_ops
+    events = 0
+    rows = s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
     for v in range(n):
         op = s.placed[v]
         rows += op.n_waits + s.barrier[op.position]
@@ -257,32 +277,37 @@ def count(s: Candidate) -> None:
             events += 1
             if s.blocking and op.n_copies > 0:
                 rows += 1
-    s.n_op_events, s.n_rows = events, rows + events
+    s.n_op_events = events
+    s.n_rows = rows + events
 
 
-# Which waits a program needs. Those of an operator are keys in rising order: the place of a producer on another stream
-# of the device, or the number of operators plus the number of a copy.
+# Waits that a program needs. An operator's waits are keys in rising order: the place of a producer on another stream of
+# the device, or the number of operators plus the number of a copy.
 
 
-def find_waits(s: Candidate) -> bool:
-    """Write the waits of every operator, those between streams of a device without what follows from others.
+def find_waits(s: LoweredCandidate) -> bool:
+    """Write the waits of every operator; between streams of a device without waits that others imply.
 
-    A snapshot says up to which places other streams have run before any operator runs that stands behind the one that
-    makes it, on its stream. False where there is no room for another one, to go on there.
+    A snapshot holds the places up to which other streams have run before any operator runs that comes after the
+    snapshot's, on its stream. False where there is no room for another one; the search then continues there.
     """
     for i in range(s.at, s.n_ops):
         v = s.by_device[i]
         op = s.placed[v]
         if i == 0 or s.home[s.by_device[i - 1]] != s.home[v]:
-            s.first, s.top = i, 0  # no clock reaches over to another device
-        n, some = find_producers(s, v), False
+            # no clock reaches over to another device
+            s.first = i
+            s.top = 0
+        n = find_producers(s, v)
+        some = False
         s.n_touched = 0
         if s.minimal and n > 0 and s.keys[0] < s.n_ops:
             if not has_room(s, i):
                 s.at = i
                 return False
             some = drop_implied(s, v, n)
-        at, last = s.in_ptr[v], -1
+        at = s.in_ptr[v]
+        last = -1
         for k in range(n):
             if s.keys[k] > last:
                 last = s.keys[k]
@@ -292,8 +317,10 @@ def find_waits(s: Candidate) -> bool:
         for k in range(s.top, s.top + s.n_touched):
             clock = s.clocks[k]
             lane = s.lanes[clock.lane]
-            clock.place, lane.place = lane.place, -1
-        op.snapshot, op.n_clocks = s.top, s.n_touched if some else 0
+            clock.place = lane.place
+            lane.place = -1
+        op.snapshot = s.top
+        op.n_clocks = s.n_touched if some else 0
         s.top += op.n_clocks
         if some:
             s.lanes[op.lane].known = v
@@ -301,11 +328,13 @@ def find_waits(s: Candidate) -> bool:
     return True
 
 
-def find_producers(s: Candidate, v: int) -> int:
-    """Write what an operator could wait for as keys; return how many they are."""
-    op, n = s.placed[v], 0
+def find_producers(s: LoweredCandidate, v: int) -> int:
+    """Write the operator's possible waits as keys; return their number."""
+    op = s.placed[v]
+    n = 0
     for k in range(s.in_ptr[v], s.in_ptr[v + 1]):
-        e, u = s.in_edge[k], s.src[s.in_edge[k]]
+        e = s.in_edge[k]
+        u = s.src[s.in_edge[k]]
         if s.home[u] != s.home[v]:
             s.keys[n] = s.n_ops + s.copy_of[e]
             n += 1
@@ -316,28 +345,29 @@ def find_producers(s: Candidate, v: int) -> int:
     return n
 
 
-def drop_implied(s: Candidate, v: int, n: int) -> bool:
-    """Drop producers on the device that have run if others have, or by what the stream knows; return whether any stay.
+def drop_implied(s: LoweredCandidate, v: int, n: int) -> bool:
+    """Drop producers on the device that have run if others have, or by the stream's knowledge; return whether any stay.
 
     The latest comes first, as it may imply the others.
     """
-    mine, some = s.placed[v].lane, False
-    learn_all(s, s.lanes[mine].known, mine)
+    lane = s.placed[v].lane
+    some = False
+    learn_all(s, s.lanes[lane].known, lane)
     for k in range(n - 1, -1, -1):
         if s.keys[k] >= s.n_ops:
             continue
         producer = s.placed[s.op[s.keys[k]]]
         if s.lanes[producer.lane].place < s.keys[k]:
             learn(s, producer.lane, s.keys[k])
-            learn_all(s, producer.known, mine)
+            learn_all(s, producer.known, lane)
             some = True
         else:
             s.keys[k] = -1
     return some
 
 
-def learn_all(s: Candidate, known: int, mine: int) -> None:
-    """Note what the snapshot of an operator (-1: of none) says of all streams but one."""
+def learn_all(s: LoweredCandidate, known: int, mine: int) -> None:
+    """Learn the snapshot of an operator (-1: no snapshot) on all streams but one."""
     if known >= 0:
         op = s.placed[known]
         for k in range(op.snapshot, op.snapshot + op.n_clocks):
@@ -346,7 +376,7 @@ def learn_all(s: Candidate, known: int, mine: int) -> None:
                 learn(s, clock.lane, clock.place)
 
 
-def learn(s: Candidate, lane: int, place: int) -> None:
+def learn(s: LoweredCandidate, lane: int, place: int) -> None:
     """Note up to which place a stream has run."""
     if s.lanes[lane].place < place:
         if s.lanes[lane].place < 0:
@@ -355,8 +385,8 @@ def learn(s: Candidate, lane: int, place: int) -> None:
         s.lanes[lane].place = place
 
 
-def has_room(s: Candidate, i: int) -> bool:
-    """Return whether another snapshot has room; snapshots that nobody asks for are dropped if that frees half of it."""
+def has_room(s: LoweredCandidate, i: int) -> bool:
+    """Return whether another snapshot has room; unused snapshots are dropped if that frees half of it."""
     if s.top + s.n_lanes <= s.room:
         return True
     find_asked(s, i)
@@ -366,14 +396,16 @@ def has_room(s: Candidate, i: int) -> bool:
         if op.asked != i:
             op.n_clocks = 0
         for j in range(op.n_clocks):
-            to, clock = s.clocks[s.top + j], s.clocks[op.snapshot + j]
-            to.lane, to.place = clock.lane, clock.place
+            to = s.clocks[s.top + j]
+            clock = s.clocks[op.snapshot + j]
+            to.lane = clock.lane
+            to.place = clock.place
         op.snapshot = s.top
         s.top += op.n_clocks
     return 2 * (s.top + s.n_lanes) <= s.room
 
 
-def find_asked(s: Candidate, i: int) -> None:
+def find_asked(s: LoweredCandidate, i: int) -> None:
     """Mark the snapshots that streams, or operators of the device from place `i` on, may ask for."""
     device = s.home[s.by_device[i]]
     for k in range(s.n_lanes):
@@ -384,13 +416,13 @@ def find_asked(s: Candidate, i: int) -> None:
         if s.home[v] != device:
             break
         for q in range(s.in_ptr[v], s.in_ptr[v + 1]):
-            known = s.placed[s.src[s.in_edge[q]]].known
-            if known >= 0:
-                s.placed[known].asked = i
+            snapshot = s.placed[s.src[s.in_edge[q]]].known
+            if snapshot >= 0:
+                s.placed[snapshot].asked = i
 
 
-def drop_copy_waits(s: Candidate) -> None:
-    """Drop waits for copies where the same waiter has waited for one behind it on its stream.
+def drop_copy_waits(s: LoweredCandidate) -> None:
+    """Drop waits for copies where the same waiter has waited for a later one on its stream.
 
     A wait holds the consumer's stream; with blocking transfers it holds the whole host thread.
     """
@@ -405,7 +437,8 @@ def drop_copy_waits(s: Candidate) -> None:
         waiter = op.lane
         if s.blocking:
             waiter = 0 if s.one_thread else s.home[v]
-        start, end = s.in_ptr[v], s.in_ptr[v] + op.n_waits
+        start = s.in_ptr[v]
+        end = s.in_ptr[v] + op.n_waits
         first = end
         while first > start and s.kept[first - 1] >= s.n_ops:
             first -= 1
@@ -414,7 +447,8 @@ def drop_copy_waits(s: Candidate) -> None:
             if lane.waiter == waiter and lane.copy >= copy:
                 s.kept[first] = -1
             else:
-                lane.copy, lane.waiter = copy, waiter
+                lane.copy = copy
+                lane.waiter = waiter
         at = first
         for k in range(first, end):
             if s.kept[k] >= 0:
@@ -424,7 +458,7 @@ def drop_copy_waits(s: Candidate) -> None:
 
 
 @piece("lowering of schedules")
-def write(s: Candidate) -> None:
+def write(s: LoweredCandidate) -> None:
     """Write the instructions of each host thread."""
     s.n_written = 0
     threads = s.op if s.one_thread else s.by_device
@@ -433,10 +467,12 @@ def write(s: Candidate) -> None:
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
 
 
-def write_operator(s: Candidate, v: int) -> None:
-    """Write what the host issues for an operator."""
-    op, first_event = s.placed[v], s.n_op_events
-    here, stream = s.home[v], s.stream[op.position]
+def write_operator(s: LoweredCandidate, v: int) -> None:
+    """Write the host's instructions for an operator."""
+    op = s.placed[v]
+    first_event = s.n_op_events
+    here = s.home[v]
+    stream = s.stream[op.position]
     if s.barrier[op.position]:
         emit(s, BARRIER, here, -1, -1)
     for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
@@ -461,11 +497,13 @@ def write_operator(s: Candidate, v: int) -> None:
         s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
 
 
-def emit(s: Candidate, action: int, device: int, stream: int, argument: int) -> None:
+def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: int) -> None:
     """Write an instruction."""
     row = s.n_written
     s.action[row] = action
-    s.place[row], s.place[s.n_rows + row], s.place[2 * s.n_rows + row] = device, stream, argument
+    s.place[row] = device
+    s.place[s.n_rows + row] = stream
+    s.place[2 * s.n_rows + row] = argument
     s.n_written += 1
 
 
@@ -478,7 +516,8 @@ def sort(keys: Column[i8], n: int) -> None:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, n):
-            key, j = keys[i], i
+            key = keys[i]
+            j = i
             while j >= gap and keys[j - gap] > key:
                 keys[j] = keys[j - gap]
                 j -= gap

@@ -1,4 +1,4 @@
-"""From a `Schedule` to the `Program` that runs it."""
+"""Lowering of candidates: from a `Schedule` to the `Program` that runs it."""
 
 from typing import Final
 
@@ -9,17 +9,17 @@ from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.launches import Launches, has_choices, kernels_on, launches_on
-from simsched.model.lowering.kernels import Candidate, Clock, plan, write
+from simsched.model.lowering.kernels import LoweredCandidate, VectorClock, plan, write
 from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
 _LARGEST: Final = 2**31 - 1
-_ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
+_ROOM: Final = 2048  # of the vector clocks at first, in addition to two entries per operator
 
 
 class Lowering:
-    """What lowers one candidate after the other over one graph: for search loops.
+    """Lowers one candidate after the other over one graph: for search loops.
 
     Parameters
     ----------
@@ -34,9 +34,8 @@ class Lowering:
 
     Notes
     -----
-    The graph's columns are prepared once, O(V + E log E); a candidate then costs about 0.1 us per
-    operator and edge, and no Python object for any of them. Several threads may lower at a time,
-    each with a `Lowering` of its own.
+    The graph's columns are prepared once, O(V + E log E); a candidate then costs about 0.1 us per operator and edge,
+    and no Python object for any of them. Several threads may lower at a time, each with a separate `Lowering`.
     """
 
     def __init__(
@@ -49,12 +48,15 @@ class Lowering:
         transfers: str = "async",
         events: str = "minimal",
     ) -> None:
-        self.graph, self.cluster, self.execution = graph, cluster, execution
+        self.graph = graph
+        self.cluster = cluster
+        self.execution = execution
         self.devices = tuple(cluster.index)
-        n, one_thread = len(graph), threads == "one" or execution == "graph"
+        n = len(graph)
+        one_thread = threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
-        self._table = table = Candidate(
+        self._table = table = LoweredCandidate(
             n_ops=n,
             n_edges=len(graph.src),
             n_devices=len(self.devices),
@@ -70,7 +72,7 @@ class Lowering:
             in_edge=_small(in_edge),
             bits=len(graph.src).bit_length(),
             room=room,
-            clocks=np.empty(room, Clock.dtype),
+            clocks=np.empty(room, VectorClock.dtype),
         )
         table["size"][:], table.n_sizes = _sizes(graph)
         self._launches = None if len(cluster.kinds) > 1 and has_choices(graph) else kernels_on(graph, cluster.kinds[0])
@@ -99,12 +101,15 @@ class Lowering:
 
         Notes
         -----
-        What `Schedule.lower` returns for a schedule that it accepts. `stage` counts for execution
-        in stages alone. The program is the caller's; nothing that later candidates do changes it.
+        The program that `Schedule.lower` returns for a schedule that it accepts. `stage` counts only for execution in
+        stages. The program is the caller's; later candidates do not change it.
         """
         table = self._table
-        homes, lanes = table["device"], table["stream"]
-        table["op"][:], homes[:], lanes[:] = op, device, stream
+        homes = table["device"]
+        lanes = table["stream"]
+        table["op"][:] = op
+        homes[:] = device
+        lanes[:] = stream
         table["by_device"][:] = homes.argsort(kind="stable")
         table["by_lane"][:] = ((homes.astype(np.int64) << 32) + lanes).argsort(kind="stable")
         if self.execution == "stages":
@@ -112,7 +117,8 @@ class Lowering:
         launches = self._launches or self._choose(table["op"], homes)
         table["launch_ptr"] = launches.ptr
         self._plan()
-        n_copies, n_rows = table.n_copies, table.n_rows
+        n_copies = table.n_copies
+        n_rows = table.n_rows
         table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
         table["action"] = action = np.empty(n_rows, np.int8)
         table["place"] = place = np.empty((3, n_rows), np.int32)
@@ -122,7 +128,7 @@ class Lowering:
         edge = table["sent"]["edge"][:n_copies]
         copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
         lead = None
-        if self._has_host:  # that of an operator passes before its first launch
+        if self._has_host:  # an operator's host time passes before its first launch
             before = np.zeros(len(launches))
             before[launches.ptr[:-1]] = self.graph.host
             lead = np.where(action == LAUNCH, before[np.where(action == LAUNCH, place[2], 0)], 0.0)
@@ -146,14 +152,14 @@ class Lowering:
         )
 
     def _choose(self, op: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> Launches:
-        """Return the kernels that operators launch where a candidate places them; `plan` refuses what it misplaces."""
+        """Return the kernels that operators launch where a candidate places them; `plan` refuses wrong places."""
         home = np.zeros(len(self.graph), np.int64)
         placed = (op >= 0) & (op < len(home)) & (device >= 0) & (device < len(self.devices))
         home[op[placed]] = device[placed]
         return launches_on(self.graph, self.cluster, home)
 
     def _plan(self) -> None:
-        """Find what the program has, with more room for clocks where they need it."""
+        """Plan the program, with more room for clocks where they need it."""
         table = self._table
         table.full = 0
         plan(table)
@@ -164,9 +170,10 @@ class Lowering:
                 f"are 0 to {len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, streams not negative"
             )
         while table.full:
-            clocks, top = table["clocks"], table.top
+            clocks = table["clocks"]
+            top = table.top
             table.room = 2 * max(table.room, top + table.n_lanes)
-            table["clocks"] = np.empty(table.room, Clock.dtype)
+            table["clocks"] = np.empty(table.room, VectorClock.dtype)
             table["clocks"][:top] = clocks[:top]
             plan(table)
         if table.top_stream > _LARGEST:
@@ -174,15 +181,16 @@ class Lowering:
 
 
 def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
-    """Return the rank of each edge by size and exact time (those without come first), and the end of the ranks.
+    """Return the rank of each edge by size and exact time (edges without come first), and the end of the ranks.
 
     Ranks of edges with an exact time are odd.
     """
-    n, exact = len(graph.src), graph.edge_transfer
-    known = exact >= 0.0
-    keys = [key for key in (np.where(known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
+    n = len(graph.src)
+    exact = graph.edge_transfer
+    exact_known = exact >= 0.0
+    keys = [key for key in (np.where(exact_known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
     if not keys:
-        return int(n > 0 and known[0]), 2
+        return int(n > 0 and exact_known[0]), 2
     order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
     new = np.zeros(n, np.bool_)
     for key in keys:
@@ -190,7 +198,7 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
         new[1:] |= ranked[1:] != ranked[:-1]
     rank = np.empty(n, np.int32)
     rank[order] = 2 * np.cumsum(new)
-    return rank + known, int(rank[order[-1]]) + 2
+    return rank + exact_known, int(rank[order[-1]]) + 2
 
 
 def _small(column: npt.ArrayLike) -> npt.NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""What was measured: the device, operators, the kernels they launched, and the copies they made."""
+"""Measurements: the device, operators, the kernels they launched, and the copies they made."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from simsched.model.graph import Kernel
 
 _WORDS = re.compile(r"[a-z0-9]+")
 _BRANDS: Final = ("nvidia", "tesla", "geforce", "quadro")
-# what may follow the name of a preset and still be that product: form factor and size of memory
+# suffixes of a preset's name that name the same product: form factor and size of memory
 _FORM = re.compile(r"sxm\d?|pcie|hbm\d?e?|oam|\d+gb")
 _PRESETS: Final = {name.replace("-", ""): name for name in DEVICES}
 _LIMITS = ("sms", "threads_per_sm", "registers_per_sm", "shared_memory_per_sm", "shared_memory_per_block", "memory")
@@ -22,7 +22,7 @@ _LIMITS = ("sms", "threads_per_sm", "registers_per_sm", "shared_memory_per_sm", 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDevice(Checked):
-    """A device by its name and its limits, those that are known.
+    """A device by its name and its known limits.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class MeasuredDevice(Checked):
     compute_capability
         Such as ``"8.0"``.
     threads_per_sm, registers_per_sm, shared_memory_per_sm
-        What an SM can hold at once (shared memory in bytes).
+        Capacity of an SM (shared memory in bytes).
     shared_memory_per_block
         Most bytes of shared memory a block may ask for (opt-in limit).
     memory
@@ -45,7 +45,8 @@ class MeasuredDevice(Checked):
     34000000000.0
     """
 
-    SUBJECT, ERROR = "device {0.name!r}", CostError
+    SUBJECT = "device {0.name!r}"
+    ERROR = CostError
     name: Name
     sms: Size | None = brief(None)
     compute_capability: str | None = brief(None)
@@ -70,13 +71,13 @@ class MeasuredDevice(Checked):
     def to_device(self, name: str = "gpu0") -> Device | None:
         """Return the preset of this product with the limits that were measured, or None if there is no preset.
 
-        Rates and overheads remain those of the preset: a profiler does not report them.
+        Rates and overheads remain the preset's: a profiler does not report them.
         """
         preset = self.preset
         if preset is None:
             return None
-        known = {key: getattr(self, key) for key in _LIMITS if getattr(self, key) is not None}
-        return replace(make_device(preset, name), **known)
+        limits = {key: getattr(self, key) for key in _LIMITS if getattr(self, key) is not None}
+        return replace(make_device(preset, name), **limits)
 
 
 def quantile(samples: Sequence[float], part: float) -> float:
@@ -88,7 +89,8 @@ def quantile(samples: Sequence[float], part: float) -> float:
     ordered = sorted(samples)
     place = part * (len(ordered) - 1)
     below = floor(place)
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    low = ordered[below]
+    high = ordered[min(below + 1, len(ordered) - 1)]
     return low + (high - low) * (place - below)
 
 
@@ -97,7 +99,7 @@ Times = Annotated[tuple[Amount, ...], Filled()]
 
 
 class _Sampled(Checked):
-    """Anything that has samples."""
+    """An object that has samples."""
 
     __slots__ = ()
     samples: tuple[float, ...]
@@ -119,8 +121,8 @@ class MeasuredKernel(_Sampled):
     samples
         Its time on the device in us, one per iteration, in their order.
     launch
-        Blocks, threads, registers and shared memory, or None if they are not known. Its `share`
-        says nothing: the part of the operator's time follows from the samples.
+        Blocks, threads, registers and shared memory, or None if they are not known. Its `share` is not used: the part
+        of the operator's time follows from the samples.
     stream
         The stream it ran on.
 
@@ -130,7 +132,8 @@ class MeasuredKernel(_Sampled):
         If a sample is no finite time, or there is none.
     """
 
-    SUBJECT, ERROR = "kernel {0.name!r}", CostError
+    SUBJECT = "kernel {0.name!r}"
+    ERROR = CostError
     name: Name
     samples: Times
     launch: Kernel | None = brief(None)
@@ -155,7 +158,8 @@ class MeasuredCopy(_Sampled):
         The stream it ran on.
     """
 
-    SUBJECT, ERROR = "copy {0.name!r}", CostError
+    SUBJECT = "copy {0.name!r}"
+    ERROR = CostError
     kind: Annotated[str, Among(("memcpy", "memset"))]
     name: Name
     samples: Times
@@ -170,16 +174,17 @@ class MeasuredOperator(_Sampled):
     Parameters
     ----------
     name
-        That of the operator in its graph, or one that the importer made.
+        Name of the operator in its graph, or one that the importer made.
     samples
         Its time in us, one per iteration, in their order; 0 for one that had the device do nothing.
     kernels
-        What it launched, in order; empty if it launched nothing or that is not known.
+        Its kernels, in order; empty if it launched none or they are not known.
     copies
-        What it had copied or set, in order.
+        Its copies and memory sets, in order.
     """
 
-    SUBJECT, ERROR = "operator {0.name!r}", CostError
+    SUBJECT = "operator {0.name!r}"
+    ERROR = CostError
     name: Name
     samples: Times
     kernels: tuple[MeasuredKernel, ...] = brief(())

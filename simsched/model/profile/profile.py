@@ -30,24 +30,25 @@ class Summary(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run(Checked):
+class _RunFields(Checked):
     """Measured runs of a program.
 
     Parameters
     ----------
     name
-        What was run.
+        Name of the run.
     latency
         us of each repeat, in the order in which they ran.
     launches, copies
         Start and end in us of each, time 0 being when the host began.
     max_relative_error
-        Largest difference of an output from that of sequential execution, over its largest value.
+        Largest difference of an output from sequential execution, over its largest value.
     environment
-        What it ran on and with: backend, device, driver, versions, date, commit.
+        Backend, device, driver, versions, date, commit.
     """
 
-    SUBJECT, ERROR = "run {0.name!r}", CostError
+    SUBJECT = "run {0.name!r}"
+    ERROR = CostError
     name: Name = "replay"
     latency: Times
     launches: tuple[tuple[Amount, Amount], ...] = ()
@@ -57,15 +58,15 @@ class _Run(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReplayFile(_Run):
+class _ReplayFile(_RunFields):
     """Measured runs of one program.
 
     Parameters
     ----------
     cluster
-        What it ran on, as the backend describes it.
+        Its cluster, as the backend describes it.
     program
-        What ran.
+        The program that ran.
     """
 
     cluster: Cluster
@@ -83,12 +84,13 @@ class Replay(Checked, Document):
     trace
         Measured spans; the program that ran and the cluster it ran on are the trace's.
     environment
-        What it ran on and with: backend, device, driver, library versions, clocks, date, commit.
+        Backend, device, driver, library versions, clocks, date, commit.
     max_relative_error
-        Largest difference of an output from that of sequential execution, over the largest value of that output;
-        None if outputs were not compared.
+        Largest difference of an output from sequential execution, over the largest value of that output; None if
+        outputs were not compared.
     name
-        What was run: the scheduler, or for runs made to identify parameters a path such as ``"pair/compute-memory"``.
+        Name of the run: the scheduler, or for runs made to identify parameters a path such as
+        ``"pair/compute-memory"``.
 
     Raises
     ------
@@ -96,7 +98,10 @@ class Replay(Checked, Document):
         If a latency is no finite time, or there is none.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "replay {0.name!r}", CostError, "simsched.replay", None
+    SUBJECT = "replay {0.name!r}"
+    ERROR = CostError
+    FORMAT = "simsched.replay"
+    INDENT = None
     FILE = _ReplayFile
     latency: Times
     trace: Trace
@@ -109,12 +114,12 @@ class Replay(Checked, Document):
 
     @property
     def program(self) -> Program:
-        """What ran."""
+        """The program that ran."""
         return self.trace.program
 
     @property
     def cluster(self) -> Cluster:
-        """What it ran on, as the backend describes it."""
+        """Its cluster, as the backend describes it."""
         return self.trace.cluster
 
     @property
@@ -129,18 +134,18 @@ class Replay(Checked, Document):
 
     def to_file(self) -> _ReplayFile:
         """Return it as its file has it."""
-        return _ReplayFile(cluster=self.cluster, program=self.program, **_measured(self))
+        return _ReplayFile(cluster=self.cluster, program=self.program, **_measurements(self))
 
     @classmethod
     def from_file(
         cls, program: Program, cluster: Cluster, launches: Any = (), copies: Any = (), **own: Any
     ) -> "Replay":
-        """Make one of what its file has."""
+        """Make a replay from the data of its file."""
         return cls(trace=measured_trace(program, cluster, launches, copies), **own)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberedRun(_Run):
+class NumberedRun(_RunFields):
     """Measured runs of a program among others.
 
     Parameters
@@ -148,7 +153,7 @@ class NumberedRun(_Run):
     graph, cluster
         Places in the lists of graphs and clusters.
     program
-        What ran, without its graph.
+        The program, without its graph.
     """
 
     graph: Count
@@ -158,7 +163,7 @@ class NumberedRun(_Run):
     @classmethod
     def of(cls, replay: Replay, graph: int, cluster: int) -> "NumberedRun":
         """Return a replay, given the places of its graph and cluster."""
-        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measured(replay))
+        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measurements(replay))
 
     def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
         """Return the replay; runs of one graph share it."""
@@ -172,8 +177,8 @@ class NumberedRun(_Run):
         return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
 
 
-def _measured(replay: Replay) -> dict[str, Any]:
-    """Return what a replay holds besides its program and cluster; times to a picosecond."""
+def _measurements(replay: Replay) -> dict[str, Any]:
+    """Return the fields of a replay without its program and cluster; times to a picosecond."""
     launches, copies = (times.round(_PICOSECONDS).tolist() for times in spans_of(replay.trace))
     return {
         "name": replay.name,
@@ -187,7 +192,7 @@ def _measured(replay: Replay) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Checked):
-    """Where measured times came from.
+    """Source of measured times.
 
     Parameters
     ----------
@@ -198,14 +203,15 @@ class Provenance(Checked):
     cuda_runtime, cuda_driver
         Versions, as the profiler prints them.
     date
-        Of the measurement, ISO 8601, UTC.
+        Date of the measurement, ISO 8601, UTC.
     iterations
         How many were measured and kept.
     discarded
         How many came before them and were left out.
     """
 
-    SUBJECT, ERROR = "provenance", CostError
+    SUBJECT = "provenance"
+    ERROR = CostError
     source: Name | None = brief(None)
     profiler: Name | None = brief(None)
     cuda_runtime: Name | None = brief(None)
@@ -224,15 +230,15 @@ class _ProfileFile:
     provenance
         Where the times came from.
     device
-        What it ran on.
+        Device of the measurement.
     operators
-        What was measured; a name stands once.
+        Measured operators; a name appears once.
     graph
-        What was profiled, as the backend ran it.
+        The profiled graph, as the backend ran it.
     cluster
-        What it ran on as the backend describes it.
+        Its cluster as the backend describes it.
     graphs, clusters
-        Those of the runs, each once; runs name them by their place.
+        Graphs and clusters of the runs, each once; runs refer to them by index.
     runs
         Schedules that ran whole.
     """
@@ -257,22 +263,22 @@ class Profile(Checked, Document):
     Parameters
     ----------
     operators
-        What was measured; a name stands once.
+        Measured operators; a name appears once.
     device
-        What it ran on, or None if that is not known (or was the CPU).
+        Device of the measurement, or None if it is not known (or was the CPU).
     provenance
         Where the times came from.
     runs
         Schedules that were run whole, to identify parameters of the device and times of operators in place.
     graph
-        What was profiled, as the backend ran it: with the kernels that it launched.
+        The profiled graph, as the backend ran it: with the kernels that it launched.
     cluster
-        What it ran on as the backend describes it before anything is fitted, or None if there was no backend.
+        Its cluster as the backend describes it before anything is fitted, or None if there was no backend.
 
     Raises
     ------
     CostError
-        If there is no operator, or a name stands twice.
+        If there is no operator, or a name appears twice.
 
     Examples
     --------
@@ -283,7 +289,10 @@ class Profile(Checked, Document):
     11.0
     """
 
-    SUBJECT, ERROR, FORMAT, FILE = "profile", CostError, "simsched.profile", _ProfileFile
+    SUBJECT = "profile"
+    ERROR = CostError
+    FORMAT = "simsched.profile"
+    FILE = _ProfileFile
     operators: tuple[MeasuredOperator, ...]
     device: MeasuredDevice | None = None
     provenance: Provenance = Provenance()
@@ -314,7 +323,7 @@ class Profile(Checked, Document):
         return name in self.index
 
     def __getitem__(self, name: str) -> MeasuredOperator:
-        """Return what was measured of an operator."""
+        """Return the measurements of an operator."""
         if name not in self.index:
             some = ", ".join(repr(op.name) for op in self.operators[:3])
             some += f" and {len(self) - 3} more" if len(self) > 3 else ""
@@ -335,14 +344,14 @@ class Profile(Checked, Document):
         return self[op.name].median
 
     def apply(self, graph: OpGraph, *, partial: bool = False) -> OpGraph:
-        """Return the graph with measured times and kernels in place of what it had.
+        """Return the graph with measured times and kernels instead of its own.
 
         Parameters
         ----------
         graph
-            Its operators are looked up by name; what else was measured does not matter.
+            Graph whose operators are looked up by name; other measured operators are ignored.
         partial
-            Whether operators that were not measured stay as they are; otherwise they are an error.
+            Whether operators that were not measured stay unchanged; otherwise they are an error.
 
         Raises
         ------
@@ -351,21 +360,21 @@ class Profile(Checked, Document):
 
         Notes
         -----
-        `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
-        each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
+        `time` is the median of the operator's samples. Kernels replace the graph's where the launch of each is known; a
+        kernel's share is its part of the sum of the medians of its operator's kernels.
         """
         operators = []
         for op in graph.operators:
             if not partial or op.name in self:
-                found = self[op.name]
-                op = replace(op, time=found.median, kernels=_with_shares(found.kernels) or op.kernels)
+                measured = self[op.name]
+                op = replace(op, time=measured.median, kernels=_with_shares(measured.kernels) or op.kernels)
             operators.append(op)
         return OpGraph(operators, graph.edges, graph.name)
 
     def joined(self, other: "Profile") -> "Profile":
-        """Return what both hold: the operators and runs of this one, then those of the other.
+        """Return the union of two profiles: the operators and runs of this one, then the other's.
 
-        The graph is that of the first that has one; so are device, cluster and provenance.
+        The graph is the first one that exists; so are device, cluster and provenance.
 
         Raises
         ------
@@ -386,7 +395,7 @@ class Profile(Checked, Document):
         return f" from {self.provenance.source}" if self.provenance.source else ""
 
     def to_file(self) -> _ProfileFile:
-        """Return it as its file has it: graphs and clusters, which most runs share, stand there once each."""
+        """Return the data of its file: graphs and clusters, which most runs share, are written once each."""
         graphs = {id(run.program.graph): run.program.graph for run in self.runs}
         clusters = {id(run.cluster): run.cluster for run in self.runs}
         place = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
@@ -410,13 +419,14 @@ class Profile(Checked, Document):
         runs: Sequence[NumberedRun] = (),
         **own: Any,
     ) -> "Profile":
-        """Make one of what its file has."""
+        """Make a profile from the data of its file."""
         return cls(**own, runs=tuple(run.made(i, graphs, clusters) for i, run in enumerate(runs)))
 
 
 def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:
     """Return the launches with their shares of the time, or nothing if one is not known."""
-    medians, launches = [kernel.median for kernel in kernels], [kernel.launch for kernel in kernels if kernel.launch]
+    medians = [kernel.median for kernel in kernels]
+    launches = [kernel.launch for kernel in kernels if kernel.launch]
     longest = max(medians, default=0.0) or 1.0
     parts = [max(median / longest, _SMALLEST_SHARE) for median in medians]  # of the longest: no sum overflows
     total = fsum(parts)

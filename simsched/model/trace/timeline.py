@@ -45,7 +45,7 @@ class Span:
     kind
         ``"kernel"``, ``"copy"``, ``"wait"`` (a stream or a host held up) or ``"host"`` (issuing).
     name
-        What tables and pictures show.
+        Name in tables and pictures.
     op
         The operator that a kernel computes; None for every other kind.
     device
@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load(Checked):
-    """How busy a device was, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
+    """Load of a device, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
 
     Parameters
     ----------
@@ -89,7 +89,8 @@ class Load(Checked):
         SMs with at least one resident block.
     """
 
-    SUBJECT, ERROR = "the load of a device", SimulationError
+    SUBJECT = "the load of a device"
+    ERROR = SimulationError
     time: Floats
     sm: Floats
     dram: Floats
@@ -101,7 +102,7 @@ class Load(Checked):
 
 
 class Timeline(Columnar):
-    """What ran when, by columns: what `Trace` builds on."""
+    """Spans by columns: the base of `Trace`."""
 
     kind: npt.NDArray[np.int8]
     item: Ints
@@ -129,14 +130,14 @@ class Timeline(Columnar):
 
     @classmethod
     def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Maker") -> Self:
-        """Make a trace whose makespan is known and whose spans are made when something asks for them.
+        """Make a trace with a known makespan, whose spans are computed on first use.
 
         Parameters
         ----------
         makespan
             In us.
         spans
-            Called once at most; returns what `from_columns` takes as `columns` and `loads`.
+            Called once at most; returns the arguments `columns` and `loads` of `from_columns`.
         """
         trace = cls.__new__(cls)
         trace.__dict__.update(program=program, cluster=cluster, makespan=makespan, _spans=spans)
@@ -193,14 +194,17 @@ class Timeline(Columnar):
         return Rows(len(self.kind), self._span)
 
     def _span(self, i: int) -> Span:
-        kind, stream = KINDS[self.kind[i]], int(self.stream[i])
+        kind = KINDS[self.kind[i]]
+        stream = int(self.stream[i])
         op = self.graph.names[self.op[i]] if kind == "kernel" else None
-        device, times = self.program.devices[self.device[i]], (self.start[i], self.end[i], self.ready[i])
+        device = self.program.devices[self.device[i]]
+        times = (self.start[i], self.end[i], self.ready[i])
         return Span(kind, self.name(i), op, device, stream if stream >= 0 else None, *map(float, times))
 
     def name(self, i: int) -> str:
-        """Return what span number `i` is called."""
-        kind, item = int(self.kind[i]), int(self.item[i])
+        """Return the name of span number `i`."""
+        kind = int(self.kind[i])
+        item = int(self.item[i])
         subject = self.graph.names[self.op[i]] if self.op[i] >= 0 else ""
         if kind == KERNEL:
             return subject
@@ -226,7 +230,8 @@ class Timeline(Columnar):
 
     def _bounds(self) -> tuple[Floats, Floats]:
         """Return start and end of every operator; infinity and 0 where it has no kernel here."""
-        start, end = np.full(len(self.graph), np.inf), np.zeros(len(self.graph))
+        start = np.full(len(self.graph), np.inf)
+        end = np.zeros(len(self.graph))
         kernels = self.kind == KERNEL
         np.minimum.at(start, self.op[kernels], self.start[kernels])
         np.maximum.at(end, self.op[kernels], self.end[kernels])
@@ -263,11 +268,13 @@ def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
     >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
     5.0
     """
-    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
+    start = np.asarray(starts, np.float64)
+    end = np.asarray(ends, np.float64)
     if not len(start):
         return 0.0
     order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
+    start = start[order]
+    reach = np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.concatenate([[True], start[1:] > reach[:-1]]))  # of each connected piece
     last = np.concatenate([first[1:], [len(start)]]) - 1
     return float((reach[last] - start[first]).sum())
@@ -284,13 +291,14 @@ def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     >>> lanes([0.0, 2.0, 4.0, 5.0], [5.0, 4.0, 6.0, 7.0]).tolist()
     [0, 1, 1, 0]
     """
-    start, end = np.asarray(starts), np.asarray(ends)
-    found = np.zeros(len(start), np.int64)
+    start = np.asarray(starts)
+    end = np.asarray(ends)
+    lane = np.zeros(len(start), np.int64)
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     for i, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while busy and busy[0][0] <= begin:
             heappush(free, heappop(busy)[1])
-        found[i] = heappop(free) if free else len(busy)
-        heappush(busy, (until, int(found[i])))
-    return found
+        lane[i] = heappop(free) if free else len(busy)
+        heappush(busy, (until, int(lane[i])))
+    return lane

@@ -1,4 +1,4 @@
-"""`Trace`: what ran when, simulated or measured, and what follows from it."""
+"""`Trace`: a run, simulated or measured, with its spans, loads and critical path."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ BLAMES: Final = ("compute", "contention", "launch", "sync", "transfer", "depende
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch of the critical path: from `start` to `end` in us, what it is blamed on, and the span."""
+    """A stretch of the critical path: from `start` to `end` in us, its cause, and the span."""
 
     start: float
     end: float
@@ -42,11 +42,11 @@ class CriticalPath:
     steps
         In order of time.
     blame
-        us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take
-        alone; ``contention``: what sharing the device or a link adds, and waiting for block slots;
-        ``launch``: the host issuing kernels and copies, what passes before, and their way to the
-        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies,
-        uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
+        us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take alone;
+        ``contention``: delays by sharing the device or a link, and by waiting for block slots; ``launch``: the host
+        issuing kernels and copies, its lead before, and their way to the device; ``sync``: the host issuing records,
+        waits and barriers; ``transfer``: copies, uncontended; ``dependency``: gaps on the device between a span and the
+        one that waits for it.
     operators
         Names of the operators whose kernels lie on the path, in order.
     spans
@@ -60,7 +60,7 @@ class CriticalPath:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The blame as parts of the makespan, in [0, 1]."""
+        """Times by cause as parts of the makespan, in [0, 1]."""
         total = sum_in_order(self.blame.values())
         return {name: us / total if total else 0.0 for name, us in self.blame.items()}
 
@@ -71,7 +71,7 @@ class Trace(Timeline):
     Parameters
     ----------
     program, cluster
-        What ran, and on what.
+        The program, and the cluster that ran it.
     rows
         Spans as (kind, item, op, device, stream, start, end, ready, solo, cause): codes of `KINDS`;
         row of the launches or copies, or the instruction, -1 for the wait of a stream; operator
@@ -82,10 +82,9 @@ class Trace(Timeline):
 
     Notes
     -----
-    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are
-    equal. Waits and host spans of no length are left out. Columns are arrays of shape (n_spans,)
-    under the names above. Those of a simulated trace, and its loads, are made when something other
-    than the makespan is asked for: that simulates once more.
+    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are equal. Waits and host
+    spans of no length are left out. Columns are arrays of shape (n_spans,) under the names above. A simulated trace
+    computes its columns and loads on first use, by a second simulation.
     """
 
     def sm_utilization(self, device: str | None = None) -> float:
@@ -98,9 +97,9 @@ class Trace(Timeline):
 
     def active_warps(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
-        found = self._loads(device)
-        room = self.makespan * sum(each.sms for each, _ in found)
-        return sum_in_order(self._integral(load, load.warps) for _, load in found) / room if self.makespan else 0.0
+        loads = self._loads(device)
+        room = self.makespan * sum(one.sms for one, _ in loads)
+        return sum_in_order(self._integral(load, load.warps) for _, load in loads) / room if self.makespan else 0.0
 
     def achieved_occupancy(self, device: str | None = None) -> float:
         """Return the resident warps over the most that the active SMs could hold, in [0, 1].
@@ -111,9 +110,9 @@ class Trace(Timeline):
         knows of: they lower the result. It is 0 if no operator has a grid.
         """
         warps = room = 0.0
-        for each, load in self._loads(device):
+        for device_, load in self._loads(device):
             warps += self._integral(load, load.warps)
-            room += self._integral(load, load.active_sms) * (each.threads_per_sm // WARP)
+            room += self._integral(load, load.active_sms) * (device_.threads_per_sm // WARP)
         return warps / room if room > 0 else 0.0
 
     def load_curve(self, device: str) -> Load:
@@ -132,16 +131,16 @@ class Trace(Timeline):
     def _loads(self, device: str | None) -> list[tuple[Device, Load]]:
         """Return a device, or all of the cluster, idle ones too, each with its load."""
         devices = self.cluster.devices if device is None else [self.cluster[device]]
-        return [(each, self.loads[self.cluster.index[each.name]]) for each in devices]
+        return [(one, self.loads[self.cluster.index[one.name]]) for one in devices]
 
     def _integral(self, load: Load, value: Floats) -> float:
-        """Return the integral up to the makespan of what has each value from its time on."""
+        """Return the integral up to the makespan of a step function: each value holds from its time on."""
         n = int(np.searchsorted(load.time, self.makespan))
         return float(np.diff(load.time[:n], append=self.makespan) @ value[:n])
 
     def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
-        """Return the mean over devices and the makespan of a share, of which more than 1 counts as 1."""
-        areas = [self._integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
+        """Return the mean over devices and the makespan of a share, with values above 1 as 1."""
+        areas = [self._integral(load, np.minimum(1.0, share(one, load))) for one, load in self._loads(device)]
         return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
 
     def peak_memory(self) -> dict[str, float]:
@@ -154,18 +153,18 @@ class Trace(Timeline):
 
         Notes
         -----
-        Lifetimes are half-open: what is freed at an instant makes room for what starts at it, since
-        an operator holds its inputs until its end and its output from its start on. An operator
-        whose kernels ran on several devices keeps its weights on each and its output on the device
-        of its first kernel. Two copies of one tensor to one device both live to its last reader
-        there. O((V + E) log(V + E)).
+        Lifetimes are half-open: memory that is freed at an instant is free for an operator that starts then, since an
+        operator holds its inputs until its end and its output from its start on. An operator whose kernels ran on
+        several devices keeps its weights on each and its output on the device of its first kernel. Two copies of one
+        tensor to one device both live to its last reader there. O((V + E) log(V + E)).
         """
-        n_devices, kernels = len(self.program.devices), np.flatnonzero(self.kind == KERNEL)
+        n_devices = len(self.program.devices)
+        kernels = np.flatnonzero(self.kind == KERNEL)
         placed = distinct(self.op[kernels] * n_devices + self.device[kernels])
         weights = np.bincount(placed % n_devices, self.graph.weight_nbytes[placed // n_devices], n_devices)
         device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*self._lifetimes(kernels), strict=True))
 
-        # deaths stand first, and so come first at one instant
+        # deaths come first in the arrays, and so come first at one instant
         owner, time, change = map(np.concatenate, ((device, device), (dead, born), (-nbytes, nbytes)))
         order = np.lexsort((time, owner))
         bounds = np.searchsorted(owner[order], np.arange(n_devices + 1))
@@ -174,12 +173,14 @@ class Trace(Timeline):
 
     def _lifetimes(self, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
         """Return device, birth, death and bytes of the operators' outputs, and of the copies at their destinations."""
-        graph, n_devices = self.graph, len(self.program.devices)
+        graph = self.graph
+        n_devices = len(self.program.devices)
         home = np.full(len(graph), -1, np.int64)
         home[self.op[kernels][::-1]] = self.device[kernels][::-1]  # the first kernel is written last
         start, end = self._bounds()
         both_ran = (home[graph.src] >= 0) & (home[graph.dst] >= 0)
-        u, v = graph.src[both_ran].astype(np.int64), graph.dst[both_ran]
+        u = graph.src[both_ran].astype(np.int64)
+        v = graph.dst[both_ran]
         key, row = np.unique(np.append(u * n_devices + home[v], len(graph) * n_devices), return_inverse=True)
         read = np.zeros(len(key))  # when the last reader of an operator's output on a device ended
         np.maximum.at(read, row[:-1], end[v])
@@ -189,7 +190,8 @@ class Trace(Timeline):
             return np.where(key[at] == op * n_devices + device, read[at], 0.0)
 
         copies = np.flatnonzero(self.kind == COPY)
-        copied, to = self.op[copies], self.program.copies.device[self.item[copies]].astype(np.int64)
+        copied = self.op[copies]
+        to = self.program.copies.device[self.item[copies]].astype(np.int64)
         gone = np.maximum(
             end, last_read(np.arange(len(graph)), home)
         )  # an output lives at least until its operator ends
@@ -212,10 +214,10 @@ class Trace(Timeline):
         return lines
 
     def critical_path(self) -> CriticalPath:
-        """Return the chain of spans that determined the makespan, and what its time went to.
+        """Return the chain of spans that determined the makespan, and its time by cause.
 
-        Walks back from the span that ends last (of equal ones the first in the trace) to the span
-        that released it, and so on to time 0. O(length of the path).
+        Walks back from the span that ends last (on ties the first in the trace) to the span that released it, and so on
+        to time 0. O(length of the path).
         """
         steps: list[Step] = []
         operators: list[str] = []
@@ -230,8 +232,11 @@ class Trace(Timeline):
         i = int((self.end * work).argmax()) if work.any() else -1
         while i >= 0:
             spans.append(i)
-            name, kind = self.name(i), self.kind[i]
-            start, end, ready = float(self.start[i]), float(self.end[i]), float(self.ready[i])
+            name = self.name(i)
+            kind = self.kind[i]
+            start = float(self.start[i])
+            end = float(self.end[i])
+            ready = float(self.ready[i])
             if kind <= COPY:
                 alone = min(float(self.solo[i]), end - start)
                 middle = start + alone if alone < end - start else end
@@ -245,12 +250,12 @@ class Trace(Timeline):
                 issues = self.program.execution == "graph" or self.program.action[self.item[i]] in (LAUNCH, DO_COPY)
                 step(start, end, "launch" if issues else "sync", name)
             else:
-                ready = end  # a host that was held up: what released it accounts for the time
+                ready = end  # the host was delayed: the span that released it accounts for the time
             cause = int(self.cause[i])
             before = float(self.end[cause]) if cause >= 0 else 0.0
-            known = min(ready, before + self._on_the_way(i, cause))
-            step(known, ready, "dependency", name)
-            step(before, known, "launch", name)
+            ready_at = min(ready, before + self._on_the_way(i, cause))
+            step(ready_at, ready, "dependency", name)
+            step(before, ready_at, "launch", name)
             i = cause
         steps.reverse()
         blame = dict.fromkeys(BLAMES, 0.0)
@@ -259,7 +264,7 @@ class Trace(Timeline):
         return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))), tuple(spans[::-1]))
 
     def _on_the_way(self, i: int, cause: int) -> float:
-        """Return how long in us, behind the host span that released a span, host or way to the device may take."""
+        """Return the us that the host, or the way to the device, may take after the host span that released a span."""
         if self.program.execution == "graph" or (cause >= 0 and self.kind[cause] <= COPY):
             return 0.0
         if self.program.lead is not None:  # calls that take no time have no span, but something may come before them
@@ -304,11 +309,11 @@ def spans_of(trace: Trace) -> Spans:
 
 def spans_in(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
     """Return when the launches and copies of a program ran, given columns of a trace."""
-    found = Spans(np.zeros((len(program.launches), 2)), np.zeros((len(program.copies.op), 2)))
-    for kind, spans in zip((KERNEL, COPY), found, strict=True):
+    times = Spans(np.zeros((len(program.launches), 2)), np.zeros((len(program.copies.op), 2)))
+    for kind, spans in zip((KERNEL, COPY), times, strict=True):
         rows = np.flatnonzero(columns["kind"] == kind)
         spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
-    return found
+    return times
 
 
 def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:
@@ -317,7 +322,7 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     Parameters
     ----------
     program, cluster
-        What ran, and on what.
+        The program, and the cluster that ran it.
     launches
         Start and end in us of each launch, shape (n_launches, 2), time 0 being when the host began.
     copies
@@ -330,26 +335,28 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
 
     Notes
     -----
-    The cause of a span is the one of those before it that ended last: on its stream, or what its operator reads.
-    Waits, what the hosts did and loads are not measured, so such a trace has none.
+    The cause of a span is the earlier span that ended last: on its stream, or a producer of its operator. Waits, host
+    spans and loads are not measured, so such a trace has none.
     """
-    graph, spans = program.graph, list[SpanRow]()
+    graph = program.graph
+    spans = list[SpanRow]()
     for kind, action, what, times, ops in (
         (KERNEL, LAUNCH, "launches", launches, program.launches.op),
         (COPY, DO_COPY, "copies", copies, program.copies.op),
     ):
-        given = np.asarray(times, np.float64).reshape(-1, 2)
-        if len(given) != len(ops):
-            raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(given)} were measured")
-        good = (given[:, 0] >= 0) & (given[:, 0] <= given[:, 1]) & (given[:, 1] < inf)
+        bounds_of = np.asarray(times, np.float64).reshape(-1, 2)
+        if len(bounds_of) != len(ops):
+            raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(bounds_of)} were measured")
+        good = (bounds_of[:, 0] >= 0) & (bounds_of[:, 0] <= bounds_of[:, 1]) & (bounds_of[:, 1] < inf)
         if not good.all():
             i = int(np.argmin(good))
-            name, (start, end) = graph.names[ops[i]], given[i]
+            name = graph.names[ops[i]]
+            (start, end) = bounds_of[i]
             raise BackendError(f"{graph.name}: {name!r} was measured from {start:g} to {end:g} us")
         place = np.empty(len(ops), np.int64)
         at = np.flatnonzero(program.action == action)
         place[program.argument[at]] = at
-        columns = (ops, program.device[place], program.stream[place], *given.T)
+        columns = (ops, program.device[place], program.stream[place], *bounds_of.T)
         for i, (op, device, stream, start, end) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             spans.append((kind, i, op, device, stream, start, end, start, end - start, -1))
     spans.sort(key=lambda row: (row[6], row[5]))
@@ -360,11 +367,11 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
 
 def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
     """Return spans that are in order of their ends, each with the row of the one that let it start."""
-    wrote: dict[tuple[int, int], int] = {}  # what last wrote the output of an operator on a device
+    wrote: dict[tuple[int, int], int] = {}  # last writer of the output of an operator on a device
     behind: dict[tuple[int, int, int], int] = {}
     graph = program.graph
     ptr, incoming = graph.incoming
-    found: list[SpanRow] = []
+    rows: list[SpanRow] = []
     for row, (kind, item, op, device, stream, start, end, ready, solo, _) in enumerate(spans):
         before = [behind.get((kind, device, stream), -1)]
         if kind == KERNEL:
@@ -372,7 +379,7 @@ def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
         else:
             before.append(wrote.get((op, device), -1))
         cause = max((b for b in before if b >= 0 and spans[b][6] <= start), default=-1)
-        found.append((kind, item, op, device, stream, start, end, ready, solo, cause))
+        rows.append((kind, item, op, device, stream, start, end, ready, solo, cause))
         behind[kind, device, stream] = row
         wrote[op, device if kind == KERNEL else int(program.copies.device[item])] = row
-    return found
+    return rows

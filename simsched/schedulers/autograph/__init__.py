@@ -28,13 +28,13 @@ def atoms(
     Parameters
     ----------
     reads
-        What each operator reads from, in topological order; names that are no keys are left out of account.
+        Names of each operator's producers, in topological order; names that are no keys are ignored.
     matches
         How many rule matches an operator takes part in; at least 1 is assumed.
     size_l
-        At least 2.
+        Largest size of a piece that is not cut, at least 2.
     stopped
-        Asked before each cut; once it says so the pieces stay as they are.
+        Called before each cut; once it returns True the pieces stay unchanged.
 
     Returns
     -------
@@ -43,11 +43,11 @@ def atoms(
 
     Notes
     -----
-    An operator of a piece becomes an edge of capacity `matches`, an edge of the graph one without limit;
-    Boykov and Kolmogorov's algorithm cuts the first operators from the last [1]_. Operators that are cut
-    belong to the first side. Ours, where the paper is silent: the first and the last quarter of a piece
-    stay on their sides, or a chain would be cut behind its first operator; and edges may not lead back
-    across the cut, so that pieces run one after the other.
+    An operator of a piece becomes an edge of capacity `matches`, an edge of the graph becomes an edge without limit;
+    Boykov and Kolmogorov's algorithm cuts the first operators from the last [1]_. Operators that are cut belong to the
+    first side. Ours, where the paper is silent: the first and the last quarter of a piece stay on their sides, or a
+    chain would be cut after its first operator; and edges may not lead back across the cut, so that pieces run one
+    after the other.
 
     References
     ----------
@@ -71,8 +71,10 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
     """Return the operators of a piece on the first side of its least cut."""
     import networkx as nx
 
-    kept, source, sink = max(1, len(piece) // _KEPT), -1, -2
-    enters: dict[str, int] = dict.fromkeys(piece[:kept], source) | dict.fromkeys(piece[-kept:], sink)
+    margin = max(1, len(piece) // _KEPT)
+    source = -1
+    sink = -2
+    enters: dict[str, int] = dict.fromkeys(piece[:margin], source) | dict.fromkeys(piece[-margin:], sink)
     leaves: dict[str, int] = {}
     for i, name in enumerate(piece):
         enters.setdefault(name, 2 * i)
@@ -88,7 +90,7 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
             if producer in leaves:
                 network.add_edge(leaves[producer], enters[name])
                 if enters[name] != sink:
-                    network.add_edge(enters[name], enters[producer])  # what the first side reads belongs to it
+                    network.add_edge(enters[name], enters[producer])  # inputs of the first side belong to it
     _, (first, _) = nx.minimum_cut(
         network, source, sink, flow_func=nx.algorithms.flow.boykov_kolmogorov
     )  # the side of the source is the largest there is: it does not depend on which flow was found
@@ -106,7 +108,7 @@ def intervals(sizes: Sequence[int], size_u: int) -> list[tuple[int, int]]:
     Returns
     -------
     list of (int, int)
-        First piece, and the piece behind the last. A piece alone is always one of them.
+        First piece, and the piece after the last. A piece alone is always one of them.
 
     >>> intervals([30, 30, 30, 30], 60)
     [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (1, 3), (2, 4)]
@@ -124,12 +126,12 @@ def intervals(sizes: Sequence[int], size_u: int) -> list[tuple[int, int]]:
 def rewritten(
     start: Variant, search: Backtracking, size_l: int, size_u: int, progress: Callable[[str], None]
 ) -> list[Variant]:
-    """Return the graphs of least cost that can be made of one, and those that a rule alone makes.
+    """Return the graphs of least cost that can be made from one, and the graphs that each rule makes alone.
 
     Parameters
     ----------
     start
-        What is rewritten.
+        The graph to rewrite.
     size_l, size_u
         As for `autograph`.
     progress
@@ -152,19 +154,21 @@ def rewritten(
             starts = [unchanged, *(variant for variant in by_rule[-1].values() if variant.steps)]
         else:  # the first parts and the last one; the first one and the others
             cuts = [((first, cut), (cut, end)) for cut in dict.fromkeys((end - 1, first + 1))]
-            starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
+            starts = [search.join_parts(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
         best[first, end] = search.best(starts)
     choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
-    choices += [tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)) for rule in search.rules]
-    found: dict[int, Variant] = {}
+    choices += [
+        tuple(((i, i + 1), variants_of[rule]) for i, variants_of in enumerate(by_rule)) for rule in search.rules
+    ]
+    distinct_: dict[int, Variant] = {}
     for chosen in choices:
         draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])
         if draft is not None:
             steps = tuple(step for _, variant in chosen for step in variant.steps)
             rewriting = Rewriting(tuple(variant.of_part(parts[run]) for run, variant in chosen))
             whole = Variant(draft, search.costs(draft), start.steps + steps, rewriting=(*start.rewriting, rewriting))
-            found.setdefault(draft.signature(), whole)
-    return sorted(found.values(), key=lambda variant: variant.cost.mixed)
+            distinct_.setdefault(draft.signature(), whole)
+    return sorted(distinct_.values(), key=lambda variant: variant.cost.mixed)
 
 
 def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
@@ -181,16 +185,16 @@ def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, 
 
 
 def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
-    """Return rules by name: all, those of the library that are named, or somebody's own."""
+    """Return rules by name: all, some of the library, or the caller's own."""
     if isinstance(rules, str) or not isinstance(rules, Iterable | None):
         raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
-    found: dict[str, Rule] = {}
-    for given in RULES if rules is None else rules:
-        rule = RULES.get(given) if isinstance(given, str) else given
+    rules_by_name: dict[str, Rule] = {}
+    for entry in RULES if rules is None else rules:
+        rule = RULES.get(entry) if isinstance(entry, str) else entry
         if not isinstance(rule, Rule):
-            raise SchedulerError(f"autograph: rules has no {given!r}; known are: {', '.join(RULES)}")
-        found[rule.name] = rule
-    return found
+            raise SchedulerError(f"autograph: rules has no {entry!r}; known are: {', '.join(RULES)}")
+        rules_by_name[rule.name] = rule
+    return rules_by_name
 
 
 def autograph(
@@ -218,20 +222,20 @@ def autograph(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device, in us. It is asked about operators that substitutions make, too.
     rules
-        Names of substitution rules (see `simsched.rewriting.RULES`), or rules of one's own, for which who gives them to
-        `simsched.schedule` vouches; None for all, ``()`` for none, which leaves the graph as it is.
+        Names of substitution rules (see `simsched.rewriting.RULES`), or other rules, for which the caller of
+        `simsched.schedule` vouches; None for all, ``()`` for none, which leaves the graph unchanged.
     dp
         False: parts are rewritten each for itself, and never together with their neighbours.
     objective
-        ``"mixed"``: sum of all times and `alpha` times that of the longest path; candidates are then measured.
-        ``"sum"``: sum of the times alone, as TASO and MetaFlow have it; the graph of the least sum is taken,
-        unless `measure` is given.
+        ``"mixed"``: sum of all times and `alpha` times the sum over the longest path; candidates are then measured.
+        ``"sum"``: sum of the times alone, as in TASO and MetaFlow; the graph of the least sum is taken, unless
+        `measure` is given.
     alpha
-        At least 0.
+        Weight of the longest path, at least 0.
     beta
         A part is not rewritten further where it costs more than `beta` times the best found, at least 1.
     size_l, size_u
@@ -244,20 +248,20 @@ def autograph(
     rounds
         Most times that the best graph is rewritten again.
     measure
-        From a schedule to us, such as a hardware backend's; the simulated makespan by default.
+        Function from a schedule to its time in us, for example a hardware backend's; the simulated makespan by default.
     time_limit
         Cap in s; the best until then is returned.
     progress
-        Called with what is being done.
+        Called with the name of each step.
 
     Returns
     -------
     Schedule
-        Of the rewritten graph (`graph` itself where nothing was better); execution and `estimate` are those of
-        Nimble, which gives it streams: a captured graph, and the list evaluation without contention. `search` holds
-        ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched), ``"substitutions"`` (by
-        rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the result by the objective,
-        us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
+        Schedule of the rewritten graph (of `graph` itself where no rewriting was better). Nimble gives it streams, so
+        execution and `estimate` are Nimble's: a captured graph, and the list evaluation without contention. `search`
+        holds ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched), ``"substitutions"`` (by
+        rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the result by the objective, us),
+        ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
 
     Raises
     ------
@@ -266,22 +270,21 @@ def autograph(
 
     Notes
     -----
-    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`atoms`), the best variants of
-    each part are searched (`Backtracking`) by the mixed critical path cost (`MixedCost`), runs of adjacent parts too,
-    which a dynamic program with lists of the `top` best chooses from (`best_choices`), and the `top` graphs that come
-    out are measured on their streams. The fastest is rewritten again until none is faster; the start is measured
-    as well, so what is returned is never slower.
+    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`atoms`). The best variants of each part,
+    and of runs of adjacent parts, are searched (`Backtracking`) by the mixed critical path cost (`MixedCost`); a
+    dynamic program with lists of the `top` best chooses from them (`best_choices`). The resulting `top` graphs are
+    measured on their streams. The fastest is rewritten again until none is faster; the start is measured as well, so
+    the result is never slower.
 
-    There is no released code, and the text leaves open what follows. The graph of least cost is tried next, up to
-    `budget`; a run begins with the best of its first parts and its last one, and of its first one and the others.
-    A graph has to be strictly faster to be gone on with, and is measured once. Ours: what each rule alone makes of
-    a part is searched from, too, and what it makes of all of them is measured, since substitutions that lower the
-    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; of
-    graphs whose times add up to the same only the best is kept. Equal costs keep the order in which graphs were
-    found.
+    There is no released code, and the text leaves the following open. The graph of least cost is tried next, up to
+    `budget`; a run begins with the best of its first parts and its last one, and of its first one and the others. The
+    search continues only from a strictly faster graph, and measures each graph once. Ours: the search also begins from
+    the result of each rule alone on a part, and its result on all parts is measured, since substitutions that lower the
+    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; of graphs
+    with the same sum of times only the best is kept. Equal costs keep the order in which graphs were found.
 
-    A cut takes O(V^2 E) at worst and a few milliseconds in practice; a graph derived from a part O(`size_u`), of
-    which there are at most `budget` for each of O(V size_u / size_l^2) runs.
+    A cut takes O(V^2 E) at worst and a few milliseconds in practice; a graph derived from a part takes O(`size_u`),
+    with at most `budget` graphs for each of O(V size_u / size_l^2) runs.
 
     References
     ----------
@@ -315,7 +318,9 @@ def autograph(
     draft = Draft.from_graph(graph)
     best = Variant(draft, costs(draft))
     start_us, plan = assess(best, graph)
-    best_us, seen, done = start_us, {best.draft.signature()}, 0
+    best_us = start_us
+    seen = {best.draft.signature()}
+    done = 0
     with deadline:
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
@@ -325,9 +330,12 @@ def autograph(
                 if variant.draft.signature() in seen or deadline.over():
                     continue
                 seen.add(variant.draft.signature())
-                us, found = assess(variant, variant.draft.to_graph())
+                us, streamed = assess(variant, variant.draft.to_graph())
                 if us < best_us:
-                    best, best_us, plan, improved = variant, us, found, True
+                    best = variant
+                    best_us = us
+                    plan = streamed
+                    improved = True
     return plan.like(
         scheduler="autograph",
         estimate=plan.estimate,

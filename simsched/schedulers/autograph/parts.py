@@ -1,4 +1,4 @@
-"""The best graphs that substitutions make of a part of one, by a backtracking search."""
+"""The best graphs that substitutions make from a part of a graph, by a backtracking search."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from simsched.rewriting.parts import READER
 from simsched.schedulers.protocol import Deadline
 
 
-class Cost(NamedTuple):
+class DraftCost(NamedTuple):
     """Mixed critical path cost and plain sum of the times, in us."""
 
     mixed: float
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 class MixedCost:
-    """Cost of drafts: ``sum of all times + alpha * sum of those on the longest path``, in us.
+    """Cost of drafts: ``sum of all times + alpha * sum of times on the longest path``, in us.
 
     Parameters
     ----------
@@ -32,11 +32,13 @@ class MixedCost:
     """
 
     def __init__(self, device: Device, cost: CostModel, alpha: float) -> None:
-        self._device, self._cost, self._alpha = device, cost, alpha
+        self._device = device
+        self._cost = cost
+        self._alpha = alpha
         self._times: dict[int, float] = {}
 
-    def __call__(self, draft: Draft) -> Cost:
-        """Return the cost of a draft, in which what stands for a reader outside takes no time. O(V + E)."""
+    def __call__(self, draft: Draft) -> DraftCost:
+        """Return the cost of a draft; operators that represent outside readers take no time. O(V + E)."""
         for row in draft.rows.values():
             if row.key not in self._times:
                 op = row.operator
@@ -45,14 +47,14 @@ class MixedCost:
         times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())
         if not self._alpha:
-            return Cost(total, total)
+            return DraftCost(total, total)
         end: dict[str, float] = {}
         for name in draft.order():
             latest = 0.0
             for read in draft.rows[name].reads:
                 latest = max(latest, end.get(read.producer, 0.0))
             end[name] = latest + times[name]
-        return Cost(total + self._alpha * max(end.values()), total)
+        return DraftCost(total + self._alpha * max(end.values()), total)
 
 
 _LARGEST_GROWTH: Final = 2
@@ -61,20 +63,20 @@ _LARGEST_GROWTH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What substitutions, in order, have made of a draft, and its cost in us.
+    """A draft after substitutions, in order, and its cost in us.
 
-    Substitutions within one of the `settled` sets of operators were tried before. Of a graph that was put together
-    `rewriting` says in what parts the steps were made.
+    Substitutions within one of the `settled` sets of operators were tried before. For a combined graph `rewriting`
+    names the part of each step.
     """
 
     draft: Draft
-    cost: Cost
+    cost: DraftCost
     steps: tuple[Step, ...] = ()
     settled: tuple[frozenset[str], ...] = ()
     rewriting: tuple[Rewriting, ...] = ()
 
     def of_part(self, part: Draft) -> RewrittenPart:
-        """Return what was done to a part that the variant is of."""
+        """Return the steps made in a part that the variant includes."""
         names = tuple(name for name, row in part.rows.items() if row.operator.kind != READER)
         return RewrittenPart(names, self.steps)
 
@@ -83,22 +85,22 @@ Interval = tuple[int, int]
 """Of parts in a row the first, and the one behind the last."""
 
 
-class Choice(NamedTuple):
-    """Intervals that make up the graph, in order, with the variant of each, and what they cost together in us."""
+class VariantChoice(NamedTuple):
+    """Intervals that make up the graph, in order, with the variant of each, and their total cost in us."""
 
-    cost: Cost
+    cost: DraftCost
     parts: tuple[tuple[Interval, Variant], ...]
 
 
-T = TypeVar("T", Variant, Choice)
-_DIGITS: Final = 6  # of us: far above what rounding does to a sum, far below what an operator takes
+T = TypeVar("T", Variant, VariantChoice)
+_DIGITS: Final = 6  # decimals of us: far above a sum's rounding, far below an operator's time
 
 
 def least(found: Iterable[T], most: int) -> list[T]:
-    """Return those of least cost, one for each sum of times, the least first.
+    """Return the variants of least cost, one for each sum of times, the least first.
 
-    Of graphs whose times add up to the same, nearly all are the same graph, or differ in which of several equal
-    parts was rewritten: the best of them stands for all.
+    Graphs with the same sum of times are nearly always the same graph, or differ only in which of several equal parts
+    was rewritten: the best of them represents all.
     """
     chosen: dict[float, T] = {}
     for one in sorted(found, key=lambda one: one.cost.mixed):
@@ -108,13 +110,13 @@ def least(found: Iterable[T], most: int) -> list[T]:
     return list(chosen.values())
 
 
-def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: int) -> list[Choice]:
+def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: int) -> list[VariantChoice]:
     """Return the best ways to cover the parts from 0 to `end` with intervals and a variant of each.
 
     Parameters
     ----------
     variants
-        What each interval can be rewritten to, the least cost first.
+        Variants of each interval, the least cost first.
     end
         Number of parts.
     top
@@ -123,36 +125,36 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     Notes
     -----
     ``best(i) = min over j of variants(i, j) + best(j)``, with lists of the `top` least instead of one, since the
-    longest paths of intervals do not add up to that of the graph. O(intervals x top^2).
+    longest paths of intervals do not add up to the graph's. O(intervals x top^2).
     """
     beginning: dict[int, list[Interval]] = {}
     for interval in variants:
         beginning.setdefault(interval[0], []).append(interval)
-    best: dict[int, list[Choice]] = {end: [Choice(Cost(0.0, 0.0), ())]}
+    best: dict[int, list[VariantChoice]] = {end: [VariantChoice(DraftCost(0.0, 0.0), ())]}
     for first in range(end - 1, -1, -1):
-        found = (
-            Choice(
-                Cost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
+        choices = (
+            VariantChoice(
+                DraftCost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
                 ((interval, variant), *rest.parts),
             )
             for interval in beginning[first]
             for variant in variants[interval]
             for rest in best[interval[1]]
         )
-        best[first] = least(found, top)
+        best[first] = least(choices, top)
     return best[0]
 
 
 @dataclass(slots=True)
 class Backtracking:
-    """The search, and how much it has done.
+    """The backtracking search, and counts of its work.
 
     Parameters
     ----------
     rules
-        By name, in the order in which they are tried.
+        Rules by name, in the order in which they are tried.
     costs
-        What is minimised.
+        The cost to minimise.
     beta
         A graph of more than `beta` times the least cost so far is not gone on with.
     budget
@@ -166,9 +168,8 @@ class Backtracking:
 
     Notes
     -----
-    The graph of least cost is tried next, of equal ones the first found, where the paper goes on with all of a
-    set at a time: that way a budget is spent where it pays. Substitutions that were made in another order before
-    are not made again.
+    The graph of least cost is tried next, on ties the first derived. The paper tries all graphs of a set at a time; our
+    order spends a budget where it pays. Substitutions that were made in another order before are not made again.
     """
 
     rules: Mapping[str, Rule]
@@ -192,24 +193,25 @@ class Backtracking:
         Parameters
         ----------
         starts
-            Where to begin; each gets an equal share of what is left of the budget.
+            Graphs to begin from; each gets an equal share of the remaining budget.
         """
-        found: dict[int, Variant] = {}
+        distinct_: dict[int, Variant] = {}
         for i, start in enumerate(starts):
             share = max(0, self._end - self.candidates) // (len(starts) - i)
-            for variant in self._explored(start, self.candidates + share):
-                found.setdefault(variant.draft.signature(), variant)
-        return least(found.values(), self.top)
+            for variant in self._explore(start, self.candidates + share):
+                distinct_.setdefault(variant.draft.signature(), variant)
+        return least(distinct_.values(), self.top)
 
     def by_one_rule(self, start: Variant) -> dict[str, Variant]:
-        """Return what each rule alone makes of a part, applied wherever that lowers the cost, in the order of matches.
+        """Return the graph that each rule alone makes from a part, applied wherever it lowers the cost.
 
-        From these the search may reach what it does not see from the part itself: what is best at first can stand
-        in the way of what is better in the end.
+        Matches are tried in their order. From these graphs the search may reach others that it does not reach from the
+        part itself: the best first step can bar the way to the best result.
         """
-        found = {}
+        by_rule = {}
         for name, rule in self.rules.items():
-            least, improved = start, True
+            least = start
+            improved = True
             while improved and not self.deadline.over():
                 improved = False
                 for match in tuple(rule.matches(least.draft)):
@@ -220,15 +222,16 @@ class Backtracking:
                     self.candidates += 1
                     after = rule.apply(least.draft, match)
                     if after is not None and (cost := self.costs(after)).mixed < least.cost.mixed:
-                        least, improved = Variant(after, cost, (*least.steps, Step(name, match))), True
-            found[name] = least
-        return found
+                        least = Variant(after, cost, (*least.steps, Step(name, match)))
+                        improved = True
+            by_rule[name] = least
+        return by_rule
 
-    def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
+    def join_parts(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
 
-        Of each the first that is not possible ends it: a neighbour's substitutions may have changed an operator that
-        both touch, such as a concatenation that reads from one and belongs to the other.
+        Each list ends at its first impossible step: a neighbour's substitutions may have changed an operator that both
+        touch, such as a concatenation that reads from one and belongs to the other.
         """
         steps: list[Step] = []
         settled = []
@@ -244,36 +247,38 @@ class Backtracking:
             settled.append(frozenset((*smaller.rows, *(name for name in draft.rows if name not in before.rows))))
         return Variant(draft, self.costs(draft), tuple(steps), tuple(settled))
 
-    def _explored(self, start: Variant, end: int) -> list[Variant]:
-        """Return a graph and those derived from it that do not cost too much."""
-        found, best = [start], start.cost.mixed
+    def _explore(self, start: Variant, end: int) -> list[Variant]:
+        """Return a graph and the graphs derived from it that do not cost too much."""
+        variants = [start]
+        best = start.cost.mixed
         waiting = [(best, 0)]
-        seen, tried = {start.draft.signature()}, {frozenset(start.steps)}
+        seen = {start.draft.signature()}
+        tried = {frozenset(start.steps)}
         largest = _LARGEST_GROWTH * len(start.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
-            variant = found[heappop(waiting)[1]]
-            for step, after in self._derived(variant, start.settled, tried, end):
+            variant = variants[heappop(waiting)[1]]
+            for step, after in self._derive(variant, start.settled, tried, end):
                 if after.signature() in seen or len(after.rows) > largest:
                     continue
                 seen.add(after.signature())
                 cost = self.costs(after)
                 if cost.mixed <= self.beta * best:
                     best = min(best, cost.mixed)
-                    heappush(waiting, (cost.mixed, len(found)))
-                    found.append(Variant(after, cost, (*variant.steps, step)))
-        return found
+                    heappush(waiting, (cost.mixed, len(variants)))
+                    variants.append(Variant(after, cost, (*variant.steps, step)))
+        return variants
 
-    def _derived(
+    def _derive(
         self, variant: Variant, settled: Sequence[frozenset[str]], tried: set[frozenset[Step]], end: int
     ) -> Iterator[tuple[Step, Draft]]:
-        """Yield what one more substitution makes of a graph, as far as it was not tried before."""
-        made = frozenset(variant.steps)
+        """Yield the graphs that one more substitution makes from a graph, unless it was tried before."""
+        steps = frozenset(variant.steps)
         for name, rule in self.rules.items():
             for match in rule.matches(variant.draft):
                 if any(names.issuperset(match) for names in settled):
                     continue
                 step = Step(name, match)
-                together = made | {step}
+                together = steps | {step}
                 if together in tried:
                     continue
                 if self.candidates == end:

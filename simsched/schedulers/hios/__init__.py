@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
-from simsched.model.graph.columns import grouped
+from simsched.model.graph.columns import edges_by_end
 from simsched.schedulers.hios import kernels
 from simsched.schedulers.hios.kernels import NONE, Mapping, Stage
 from simsched.schedulers.listing import Instance, by_priority, place_of, require_finite
@@ -34,10 +34,12 @@ class Ranked(Instance):
 
     def mapping(self, *, released: bool = False, **numbers: int) -> Mapping:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
-        n, number = len(self.graph), place_of(self.order).astype(np.int32)
-        src, dst = number[self.graph.src], number[self.graph.dst]
+        n = len(self.graph)
+        number = place_of(self.order).astype(np.int32)
+        src = number[self.graph.src]
+        dst = number[self.graph.dst]
         (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
-        ops = np.zeros(n, kernels.Operator.dtype)
+        ops = np.zeros(n, kernels.MappedOperator.dtype)
         ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
         return Mapping(
             **numbers,
@@ -57,40 +59,47 @@ class Ranked(Instance):
 
 
 class Stages:
-    """Operators device by device, each a stage of its own at first.
+    """Operators device by device, at first one stage each.
 
     Parameters
     ----------
     instance
-        What is scheduled.
+        Operators, devices and times.
     found
-        Where its operators run; those of a device by priority.
+        Result of the mapping: the device of each operator, and each device's operators by priority.
     costs
-        Latency of a stage on a device, by its position among those of the instance, which stages of one operator have
-        too; None where these take the time of the operator.
+        Latency of a stage by device (as numbered in the instance), for stages of one operator, too; None: stages of one
+        operator take the operator's time.
     """
 
     def __init__(
         self, instance: Ranked, found: Mapping, costs: Callable[[int], Callable[[Groups], float]] | None = None
     ) -> None:
-        n, graph, by_priority = found.n_ops, instance.graph, found["ops"]["device"]
+        n = found.n_ops
+        graph = instance.graph
+        by_priority = found["ops"]["device"]
         count = np.arange(n, dtype=np.int32)
         by_device = np.argsort(by_priority, kind="stable")
-        self._instance, self._op, self._device = instance, instance.order[by_device], by_priority[by_device]
-        place, number = place_of(self._op), place_of(by_device).astype(np.int32)
-        src, dst = place[graph.src], place[graph.dst]
+        self._instance = instance
+        self._op = instance.order[by_device]
+        self._device = by_priority[by_device]
+        place = place_of(self._op)
+        number = place_of(by_device).astype(np.int32)
+        src = place[graph.src]
+        dst = place[graph.dst]
         us = instance.moving(slice(None), self._device[src], self._device[dst])
-        ptr, edges = grouped(dst, n)
+        ptr, edges = edges_by_end(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
         stages["time"] = instance.times[self._device, self._op]
         if costs is not None:
             rows = zip(self._device.tolist(), self._op.tolist(), strict=True)
             stages["time"] = [costs(position)(((graph.names[op],),)) for position, op in rows]
         stages["size"] = 1
-        stages["first"], stages["place"][number] = count, count
+        stages["first"] = count
+        stages["place"][number] = count
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
-        self._windows = kernels.Windows(
+        self._windows = kernels.WindowTable(
             n_ops=n,
             n_devices=len(last),
             stages=stages,
@@ -109,26 +118,31 @@ class Stages:
         return self._windows.latency
 
     def parallelize(self, w: int, costs: Callable[[int], Callable[[Groups], float]]) -> dict[str, int]:
-        """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done.
+        """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return statistics.
 
-        `costs` says what stages take on a device, by its position among those of the instance.
+        `costs` has the latency of stages by device, as numbered in the instance.
         """
-        windows, asked, names = self._windows, 0, tuple(self._instance.graph.names)
-        groups, on = [(names[i],) for i in self._op.tolist()], self._device.data
+        windows = self._windows
+        questions = 0
+        names = tuple(self._instance.graph.names)
+        groups = [(names[i],) for i in self._op.tolist()]
+        on = self._device.data
         windows.width = min(w, len(groups))
         kernels.next_stage(windows)
         while windows.turn < windows.n_ops:
             first = windows.first
             windows.answer = costs(on[first])(tuple(groups[first : first + windows.taken]))
-            asked += 1
+            questions += 1
             kernels.next_stage(windows)
-        return {"stages_tried": asked, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
+        return {"stages_tried": questions, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
 
     def schedule(self, scheduler: str, search: dict[str, Any]) -> Schedule:
         """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
-        instance, on, order = self._instance, self._device, self._windows["order"]
+        instance = self._instance
+        on = self._device
+        order = self._windows["order"]
         is_first = self._stages["first"] == np.arange(len(on))
-        heads = order[is_first[order]]  # those of a stage behind its first need not follow it in the order
+        heads = order[is_first[order]]  # only the first operator of a stage need follow it in the order
         sizes = self._stages["size"][heads]
         group = np.arange(len(on)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = np.repeat(heads, sizes) + group
@@ -149,7 +163,7 @@ class Stages:
         )
 
 
-def scheduled(
+def schedule_mapping(
     scheduler: str,
     map_all: Callable[[Ranked, bool], tuple[Mapping, dict[str, int]]],
     graph: OpGraph,
@@ -162,17 +176,17 @@ def scheduled(
 ) -> Schedule:
     """Return the schedule of a mapping, after Algorithm 2 if there are `tools` to ask for latencies of stages.
 
-    Devices that differ in the name alone share a `StageCost`, unless a cost model of the user's may tell them apart.
+    Devices that differ in the name alone share a `StageCost`, unless the cost model distinguishes them by name.
 
     Parameters
     ----------
     map_all
-        Maps all operators, if told so as the released code does; says what `search` holds.
+        Maps all operators, in one mode as the released code does; returns the contents of `search`.
     """
     instance = Ranked(graph, cluster, cost)
-    found, search = map_all(instance, mode == "impl")
+    mapping, search = map_all(instance, mode == "impl")
     if tools is None:
-        stages = Stages(instance, found)
+        stages = Stages(instance, mapping)
         require_finite(scheduler, stages.latency)
         return stages.schedule(scheduler, search)
     kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
@@ -186,7 +200,7 @@ def scheduled(
         return of_kind(kinds[instance.devices[position]])
 
     of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
-    stages = Stages(instance, found, costs if stage_latency == "executed" else None)
+    stages = Stages(instance, mapping, costs if stage_latency == "executed" else None)
     require_finite(scheduler, stages.latency)
     search |= stages.parallelize(w, costs)
     return stages.schedule(scheduler, search)
@@ -207,25 +221,25 @@ def hios_lp(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     stage_latency
-        What a stage of two operators or more takes, each a group of its own, see `StageCost`; an operator
-        alone takes its `cost`, and is not asked for. With ``"hios-sim"`` an operator without a
-        utilization counts as one that fills the device.
+        Latency of a stage of two operators or more, each a separate group, see `StageCost`; an operator alone takes its
+        `cost`, and needs no latency. With ``"hios-sim"`` an operator without a utilization counts as one that fills the
+        device.
     w
-        Operators in a window, at least 1; 1 leaves every operator a stage of its own.
+        Operators in a window, at least 1; with 1 every operator stays a separate stage.
     mode
         As in `inter_lp`.
 
     Returns
     -------
     Schedule
-        ``execution="stages"``, the operators of a stage on streams 0, 1, ...; `estimate` is the
-        makespan if a stage starts when its device is free and all inputs of all its operators are there,
-        and takes its latency; without launch and synchronisation. `search` holds ``paths``, ``stages_tried``
-        (latencies asked for), ``stages_merged`` and ``stages_refused`` (operators that must not be one stage).
+        A schedule with ``execution="stages"``, the operators of a stage on streams 0, 1, ...; `estimate` is the
+        makespan if a stage starts when its device is free and all inputs of all its operators are there, and takes its
+        latency; without launch and synchronisation. `search` holds ``paths``, ``stages_tried`` (latencies asked for),
+        ``stages_merged`` and ``stages_refused`` (operators that must not be one stage).
 
     Raises
     ------
@@ -234,19 +248,18 @@ def hios_lp(
 
     Notes
     -----
-    HIOS [1]_, Algorithms 1 and 2. Algorithm 2: operators in falling priority; a window starts at each that is in no
-    stage of several yet and holds it and up to `w` - 1 that follow it on its device, as far as they
-    are in no such stage either. Its first 2, 3, ... `w` operators are tried as one stage; the one of
-    least makespan is kept if that is strictly less than without, of equal ones the smallest. The
-    order of a device never changes otherwise.
+    HIOS [1]_, Algorithms 1 and 2. Algorithm 2: operators in falling priority; a window starts at each that is not yet
+    in a stage of several, and holds it and up to `w` - 1 that follow it on its device, as long as they are in no such
+    stage either. Its first 2, 3, ... `w` operators are tried as one stage; the one of least makespan is kept if that is
+    strictly less than without, on ties the smallest. Apart from that, the order of a device never changes.
 
-    The operators of a stage must not depend on each other, and merging them must close no cycle. The
-    paper looks for one in the dependencies alone. That lets through stages for which an in-order
-    execution waits for ever: A, B on one device, C, D on another, A -> C, D -> B; {A, B} waits for D,
-    which is queued behind C, which waits for A. Here the orders of the devices count as well.
+    The operators of a stage must not depend on each other, and merging them must close no cycle. The paper looks for
+    one in the dependencies alone. Its check accepts stages for which an in-order execution waits for ever: A, B on one
+    device, C, D on another, A -> C, D -> B; {A, B} waits for D, which is queued after C, which waits for A. Here the
+    orders of the devices count as well.
 
-    Each stage tried is evaluated from its place in the order on, until the makespan cannot be less any
-    more: O(V (V + E)) in all besides Algorithm 1, and up to V (w - 1) questions for a latency.
+    Each stage tried is evaluated from its place in the order on, until the makespan cannot be less any more: O(V (V +
+    E)) in all without Algorithm 1, and up to V (w - 1) questions for a latency.
 
     The released Algorithm 2 evaluates with the clock of a device instead of finish times and in the order of
     numbers that are not topological, sums parallel edges between stages, accepts stages that gain
@@ -265,16 +278,16 @@ def hios_lp(
     >>> [row.stage for row in plan.placements], plan.estimate, dict(plan.search)
     ([0, 0, 1], 12.5, {'paths': 3, 'stages_tried': 1, 'stages_merged': 1, 'stages_refused': 0})
     """
-    return scheduled("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
+    return schedule_mapping("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
 def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
-    """Map the longest path of what is left onto the device that gives the least latency, until all is mapped.
+    """Map the longest remaining path onto the device that gives the least latency, until all is mapped.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     mode
@@ -294,30 +307,28 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
 
     Notes
     -----
-    HIOS [1]_, Algorithm 1 (HIOS-LP) without Algorithm 2. A path is valid if no operator of it but the
-    first and the last is next to a mapped one; its length counts operators, the edges between
-    them, and the longest edge from the mapped part to the first and from the last to the mapped part. The
-    longest is found by a dynamic program with two states (first operator or not), O(V + E), where the
-    paper says O(V^2 E). Each device is tried: mapped operators in falling priority (longest path to an
-    output, transfers included), each behind the others of its device
-    (the worked example has no insertion) and when its inputs are there. Only those from the
-    path's first operator on are evaluated again, and only until the device cannot be the best any more.
-    O(paths x devices x (V + E)) in all.
+    HIOS [1]_, Algorithm 1 (HIOS-LP) without Algorithm 2. A path is valid if no operator of it but the first and the
+    last is next to a mapped one; its length counts operators, the edges between them, and the longest edge from the
+    mapped part to the first and from the last to the mapped part. The longest is found by a dynamic program with two
+    states (first operator or not), O(V + E), instead of the paper's O(V^2 E). Each device is tried: mapped operators in
+    falling priority (longest path to an output, transfers included), each after the others of its device (the worked
+    example has no insertion) and when its inputs are there. Only operators from the path's first one on are evaluated
+    again, and only until the device cannot be the best any more. O(paths x devices x (V + E)) in all.
 
-    Ties: priorities by topological position; equal paths go on rather than end, and then take the operator of
-    higher priority, from their first on; equal latencies to the lowest device, the first path to device 0.
+    Ties: priorities by topological position; equal paths continue rather than end, and then take the
+    operator of higher priority, from their first operators on; equal latencies take the lowest device, the first path
+    device 0.
 
-    On unequal devices priorities and lengths use the mean time over devices and, where links differ, the
-    mean transfer over pairs of devices; the evaluation uses the times of the devices and links in
-    question. Devices that links do not join to those before them get no operator, unless all
-    transfers are given as exact times. On one device transfers count nothing.
+    On unequal devices priorities and lengths use the mean time over devices and, where links differ, the mean transfer
+    over pairs of devices; the evaluation uses each device's and link's own times. Devices that links do not join to
+    earlier devices get no operator, unless all transfers are given as exact times. On one device transfers count
+    nothing.
 
-    The released code peels edges rather than operators, so that a path may lead through mapped ones, does not
-    count the first operator of a path, gives ties to the last device, tries devices for the first path
-    too, and evaluates in the order of the operators given, with the clock of a device in place of
-    the finish times on it; this is ``mode="impl"``. Its rounding of slack to whole ms, for which it
-    never ends on some graphs, and its operators without edges, which it maps nowhere, are not followed (the
-    latter go to device 0).
+    The released code peels edges rather than operators, so that a path may lead through mapped ones, does not count the
+    first operator of a path, gives ties to the last device, tries devices for the first path too, and evaluates in the
+    order of the operators given, with the clock of a device instead of the finish times on it; this is ``mode="impl"``.
+    Its rounding of slack to whole ms, for which it never ends on some graphs, and its operators without edges, which it
+    maps nowhere, are not followed (the latter go to device 0).
 
     References
     ----------
@@ -332,17 +343,17 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     >>> [row.device for row in plan.placements], plan.estimate
     (['gpu0', 'gpu1', 'gpu0'], 10.0)
     """
-    return scheduled("inter-lp", _by_paths, graph, cluster, cost, mode)
+    return schedule_mapping("inter-lp", _by_paths, graph, cluster, cost, mode)
 
 
 def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
-    """Return the operators on their devices by Algorithm 1, and what to say of the search."""
-    found = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
-    while found.n_open:
-        kernels.map_paths(found)
+    """Return the operators on their devices by Algorithm 1, and statistics of the search."""
+    mapping = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
+    while mapping.n_open:
+        kernels.map_paths(mapping)
     if released:
-        found["ops"]["device"] = np.maximum(found["ops"]["device"], 0)  # those without edges
-    return found, {"paths": found.n_paths}
+        mapping["ops"]["device"] = np.maximum(mapping["ops"]["device"], 0)  # operators without edges
+    return mapping, {"paths": mapping.n_paths}
 
 
 def hios_mr(
@@ -355,12 +366,12 @@ def hios_mr(
     w: Size = 2,
     mode: Mode = "paper",
 ) -> Schedule:
-    """Map operators by the mappings recorded for those before as `inter_mr` does, then join neighbours to stages.
+    """Map operators by the mappings of earlier operators as `inter_mr` does, then join neighbours to stages.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     stage_latency, w
@@ -387,7 +398,7 @@ def hios_mr(
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
+    return schedule_mapping("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
 def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
@@ -396,7 +407,7 @@ def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     mode
@@ -416,34 +427,34 @@ def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
 
     Notes
     -----
-    HIOS [1]_, Algorithm 3 (HIOS-MR) without Algorithm 2. Operators in falling priority (see `inter_lp`);
-    the i-th may go to the first i devices. State (i, j) is the i-th operator on device j: of the mappings
-    recorded in the states (i - 1, k), that after which it ends first, behind all that this mapping has on
-    device j and when its inputs are there. Ties take the first k; of the last operator's states, the
-    mapping of least makespan is taken, of equal ones the first j (on a graph of one output this is
-    the earliest end of the last operator, as printed).
+    HIOS [1]_, Algorithm 3 (HIOS-MR) without Algorithm 2. Operators in falling priority (see `inter_lp`); the i-th may
+    go to the first i devices. State (i, j) is the i-th operator on device j: of the mappings recorded in the states (i
+    - 1, k) it extends the one after which the operator ends first, where it starts after all operators of this mapping
+    on device j and when its inputs are there. Ties take the first k; of the last operator's states, the mapping of
+    least makespan is taken, on ties the first j (on a graph of one output this is the earliest end of the last
+    operator, as printed).
 
     O(M^2 (V + E)) for the times, with M devices, and O(M V^2) for copying the recorded mappings.
 
-    On unequal devices and links as in `inter_lp`. In the released code only the first producer of an
-    operator counts, the first operator takes no time, the second may go to any device, and the earliest
-    end recorded for the last operator decides; this is ``mode="impl"``.
+    Unequal devices and links are treated as in `inter_lp`. In the released code only the first producer of an operator
+    counts, the first operator takes no time, the second may go to any device, and the earliest end recorded for the
+    last operator decides; this is ``mode="impl"``.
 
     References
     ----------
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("inter-mr", _by_records, graph, cluster, cost, mode)
+    return schedule_mapping("inter-mr", _by_records, graph, cluster, cost, mode)
 
 
 def _by_records(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 3."""
-    found = instance.mapping(released=released, n_states=1)
-    while found.at < found.n_ops:
-        kernels.record(found)
-    n_devices = found.n_devices
-    free = found["free"].reshape(2, n_devices, n_devices)[found.at % 2, : found.n_states]
+    mapping = instance.mapping(released=released, n_states=1)
+    while mapping.at < mapping.n_ops:
+        kernels.record(mapping)
+    n_devices = mapping.n_devices
+    free = mapping["free"].reshape(2, n_devices, n_devices)[mapping.at % 2, : mapping.n_states]
     best = int(np.argmin(free.diagonal() if released else free.max(axis=1)))
-    found["ops"]["device"] = found["mapped"].reshape(2, n_devices, found.n_ops)[found.at % 2, best]
-    return found, {}
+    mapping["ops"]["device"] = mapping["mapped"].reshape(2, n_devices, mapping.n_ops)[mapping.at % 2, best]
+    return mapping, {}

@@ -4,15 +4,15 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.schedulers.listing import Edge, transfer
+from simsched.schedulers.listing import EdgeEnd, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
 """Operators evaluated in one call of a piece, so that the user can interrupt."""
 
 
-class Operator(Row):
-    """Where an operator runs, when it is over, and its place on paths."""
+class MappedOperator(Row):
+    """An operator's device, its end, and its place on paths."""
 
     finish: f8
     mean_us: f8  # over devices
@@ -33,17 +33,17 @@ class Mapping(Table):
     n_path: i8
     n_paths: i8
     at: i8  # the operator that is recorded next
-    n_states: i8  # mappings recorded of those before it
-    ops: Rows[Operator]
+    n_states: i8  # mappings recorded for earlier operators
+    ops: Rows[MappedOperator]
     in_ptr: Column[i8]
-    inputs: Rows[Edge]  # by consumer
+    inputs: Rows[EdgeEnd]  # by consumer
     out_ptr: Column[i8]
-    outputs: Rows[Edge]  # by producer; for Algorithm 1; of the released code's paths, those taken have mean us -1
-    time: Column[f8]  # of each device and operator
+    outputs: Rows[EdgeEnd]  # by producer; Algorithm 1 as released sets mean us to -1 on used paths
+    time: Column[f8]  # by device and operator
     latency: Column[f8]  # from each device to each other
     bandwidth: Column[f8]
     clock: Column[f8] = length("n_devices")  # when each device is free
-    order: Column[i4]  # in which operators run
+    order: Column[i4]  # order in which operators run
     path: Column[i4] = length("n_ops")
     recorded: Column[f8] = length("n_states * n_ops * n_devices")  # ends by operator and device
     mapped: Column[i4] = length("n_states * 2 * n_ops * n_devices")  # by state, and by turns of `at`
@@ -51,10 +51,10 @@ class Mapping(Table):
 
 
 def makespan(t: Mapping, limit: float) -> float:
-    """Return when those that are mapped are over, infinity where it is not below `limit`.
+    """Return the end of the mapped operators, infinity where it is not below `limit`.
 
-    An operator starts behind those before it on its device and when its inputs are there; as released, when the
-    devices of its inputs are free instead.
+    An operator starts after the earlier ones on its device and when its inputs are there; in the released code, when
+    the devices of its inputs are free instead.
     """
     latest = 0.0
     for d in range(t.n_devices):
@@ -64,7 +64,7 @@ def makespan(t: Mapping, limit: float) -> float:
         op = t.ops[i]
         if op.device < 0:
             continue
-        if t.released or i >= t.path[0]:  # what is before the path ends as it did
+        if t.released or i >= t.path[0]:  # operators before the path end as they did
             start = t.clock[op.device]
             for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
                 edge = t.inputs[e]
@@ -83,7 +83,11 @@ def makespan(t: Mapping, limit: float) -> float:
 
 def path_from(t: Mapping, i: int) -> float:
     """Find the longest valid path from an operator on; return its length with the edge that leads there."""
-    head, tail, length, then = -1.0, -1.0, -1.0, NONE  # the longest edges from and to the mapped part
+    # the longest edges from and to the mapped part
+    head = -1.0
+    tail = -1.0
+    length = -1.0
+    then = NONE
     for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
         edge = t.inputs[e]
         if t.ops[edge.op].device >= 0:
@@ -96,10 +100,12 @@ def path_from(t: Mapping, i: int) -> float:
             continue
         through = step.mean_us + edge.mean_us + t.ops[edge.op].onward
         if through > length or (through == length and edge.op < then):
-            length, then = through, edge.op
+            length = through
+            then = edge.op
     alone = step.mean_us + max(tail, 0.0)
     if length < alone:
-        length, then = alone, NONE
+        length = alone
+        then = NONE
     step.following = then
     step.goes_on = head < 0.0 and tail < 0.0  # only the first and the last may be next to the mapped part
     step.onward = length if step.goes_on else alone
@@ -108,12 +114,14 @@ def path_from(t: Mapping, i: int) -> float:
 
 def find_path(t: Mapping) -> None:
     """Write the longest valid path of the operators not mapped yet."""
-    longest, first = -1.0, NONE
+    longest = -1.0
+    first = NONE
     for i in range(t.n_ops - 1, -1, -1):
         if t.ops[i].device < 0:
             whole = path_from(t, i)
             if whole >= longest:
-                longest, first = whole, i
+                longest = whole
+                first = i
     t.n_path = 0
     i = first
     while i >= 0:
@@ -128,18 +136,24 @@ def find_released_path(t: Mapping) -> None:
 
     The time of a path's first operator does not count.
     """
-    first, longest = NONE, -1.0
+    first = NONE
+    longest = -1.0
     for i in range(t.n_ops - 1, -1, -1):
         step = t.ops[i]
-        step.onward, step.following = 0.0, NONE
+        step.onward = 0.0
+        step.following = NONE
         for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
             edge = t.outputs[e]
             through = edge.mean_us + t.ops[edge.op].mean_us + t.ops[edge.op].onward
             if edge.mean_us >= 0.0 and (step.following < 0 or through > step.onward):
-                step.onward, step.following = through, e
+                step.onward = through
+                step.following = e
         if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
-            first, longest = i, step.onward
-    t.n_path, i, e = 0, first, 0
+            first = i
+            longest = step.onward
+    t.n_path = 0
+    i = first
+    e = 0
     while e >= 0:
         if t.ops[i].device < 0:
             t.path[t.n_path] = i
@@ -147,7 +161,8 @@ def find_released_path(t: Mapping) -> None:
         e = t.ops[i].following
         if e >= 0:
             edge = t.outputs[e]
-            i, edge.mean_us = edge.op, -1.0
+            i = edge.op
+            edge.mean_us = -1.0
             t.ops[i].n_inputs -= 1
             t.n_open -= 1
 
@@ -161,21 +176,25 @@ def put_path(t: Mapping, d: int) -> None:
 @piece("HIOS schedulers")
 def map_paths(t: Mapping) -> None:
     """Map path after path, each to the device of least makespan, for a while."""
-    work, before = 0, -1.0
+    work = 0
+    before = -1.0
     while t.n_open > 0 and work < BUDGET:
         if t.released:
             find_released_path(t)
         else:
             find_path(t)
-        best, on, tried = inf, 0, NONE
+        best = inf
+        on = 0
+        tried = NONE
         for d in range(t.n_devices if t.n_paths > 0 or t.released else 1):
             tried = d
             put_path(t, d)
             latest = makespan(t, inf if t.released else best)
             if latest < best or (t.released and latest == best):
-                best, on = latest, d
+                best = latest
+                on = d
                 if best == before and not t.released:
-                    break  # behind what is there, more operators end nothing sooner
+                    break  # after this operator, more operators end nothing sooner
         if tried != on:
             put_path(t, on)
             makespan(t, inf)
@@ -185,11 +204,15 @@ def map_paths(t: Mapping) -> None:
 
 
 def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
-    """Write when the next operator ends first on device `j`; return after which mapping of those before it."""
-    i, best, parent = t.at, inf, 0
-    last, took = t.in_ptr[i + 1], t.time[j * t.n_ops + i]
+    """Record the next operator's earliest end on device `j`; return the earlier mapping that it extends."""
+    i = t.at
+    best = inf
+    parent = 0
+    last = t.in_ptr[i + 1]
+    took = t.time[j * t.n_ops + i]
     if t.released:  # only the first producer counts, and the first operator takes no time
-        last, took = min(t.in_ptr[i] + 1, last), took if i > 0 else 0.0
+        last = min(t.in_ptr[i] + 1, last)
+        took = took if i > 0 else 0.0
     for k in range(t.n_states):
         start = free[k * t.n_devices + j]
         for e in range(t.in_ptr[i], last):
@@ -198,7 +221,8 @@ def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
             there = t.recorded[edge.op * t.n_devices + on]  # whatever path leads through that state
             start = max(start, there + transfer(edge, on, j, t.n_devices, t.latency, t.bandwidth))
         if start + took < best:
-            best, parent = start + took, k
+            best = start + took
+            parent = k
     t.recorded[i * t.n_devices + j] = best
     return parent
 
@@ -206,11 +230,17 @@ def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
 @piece("HIOS schedulers")
 def record(t: Mapping) -> None:
     """Record operator after operator, for a while."""
-    n, n_devices, work = t.n_ops, t.n_devices, 0
+    n = t.n_ops
+    n_devices = t.n_devices
+    work = 0
     while t.at < n and work < BUDGET:
-        i, now, after = t.at, t.at % 2, (t.at + 1) % 2
-        before, mapped = t.mapped[now * n * n_devices :], t.mapped[after * n * n_devices :]
-        free_before, free = t.free[now * n_devices * n_devices :], t.free[after * n_devices * n_devices :]
+        i = t.at
+        now = t.at % 2
+        after = (t.at + 1) % 2
+        before = t.mapped[now * n * n_devices :]
+        mapped = t.mapped[after * n * n_devices :]
+        free_before = t.free[now * n_devices * n_devices :]
+        free = t.free[after * n_devices * n_devices :]
         n_states = n_devices if t.released and i > 0 else min(n_devices, i + 1)
         for j in range(n_states):
             parent = extend(t, j, before, free_before)
@@ -237,11 +267,11 @@ class Stage(Row):
     mark: i4  # the last search that met it
 
 
-class Windows(Table):
+class WindowTable(Table):
     """Operators device by device, and the window that slides over them."""
 
     n_ops: i8
-    n_devices: i8  # with operators
+    n_devices: i8  # devices with operators
     width: i8
     turn: i8
     first: i8  # operator in the window
@@ -250,7 +280,7 @@ class Windows(Table):
     stamp: i8  # of the search that marks
     n_merged: i8
     n_refused: i8
-    answer: f8  # what the stage asked for takes
+    answer: f8  # latency of the requested stage
     latency: f8  # of the whole
     best: f8
     best_time: f8
@@ -264,14 +294,15 @@ class Windows(Table):
     followers: Column[i4] = length("n_ops")
 
 
-def stage_of(t: Windows, i: int) -> Stage:
+def stage_of(t: WindowTable, i: int) -> Stage:
     """Return the stage that an operator is in."""
     return t.stages[t.stages[i].first]
 
 
-def end_of(t: Windows, s: int) -> float:
-    """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
-    stage, start = t.stages[s], 0.0
+def end_of(t: WindowTable, s: int) -> float:
+    """Return a stage's end: it starts when the stage before it on its device and all inputs are done."""
+    stage = t.stages[s]
+    start = 0.0
     if stage.previous >= 0:
         start = stage_of(t, stage.previous).end
     for e in range(t.ptr[s], t.ptr[s + stage.size]):
@@ -279,10 +310,10 @@ def end_of(t: Windows, s: int) -> float:
     return start + stage.time
 
 
-def evaluate(t: Windows, begin: int) -> float:
+def evaluate(t: WindowTable, begin: int) -> float:
     """Find the ends of stages from a place in the order on; return when the last device is done.
 
-    What does not follow the stage of that place, wherever it stands in the order, ends as before.
+    Stages that do not follow the stage of that place, wherever they are in the order, end as before.
     """
     makespan = 0.0
     for at in range(begin, t.n_ops):
@@ -294,7 +325,7 @@ def evaluate(t: Windows, begin: int) -> float:
     return makespan
 
 
-def reads_marked(t: Windows, s: int) -> bool:
+def reads_marked(t: WindowTable, s: int) -> bool:
     """Return whether a stage has an input from one that is marked."""
     for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
         if stage_of(t, t.source[e]).mark == t.stamp:
@@ -302,13 +333,14 @@ def reads_marked(t: Windows, s: int) -> bool:
     return False
 
 
-def can_merge(t: Windows, taken: int) -> bool:
-    """Mark what follows from the first of `taken` operators up to the last; return whether none of these does.
+def can_merge(t: WindowTable, taken: int) -> bool:
+    """Mark the successors of the first of `taken` operators up to the last; return whether none of these is marked.
 
-    What follows in the data, in another device's order, or in both by turns: an in-order execution
-    would wait for ever if operators of one stage waited for each other so.
+    Successors by data, by another device's order, or by both in turn: an in-order execution would wait for ever if
+    operators of one stage waited for each other.
     """
-    first, after = t.first, t.first + taken
+    first = t.first
+    after = t.first + taken
     t.stamp += 1
     t.stages[first].mark = t.stamp
     for at in range(t.stages[first].place + 1, t.stages[after - 1].place + 1):
@@ -316,7 +348,8 @@ def can_merge(t: Windows, taken: int) -> bool:
         stage = t.stages[s]
         if stage.first != s:
             continue
-        follows, inside = reads_marked(t, s), first < s and s < after
+        follows = reads_marked(t, s)
+        inside = first < s and s < after
         if follows and inside:
             return False
         if follows or inside or (stage.previous >= 0 and stage_of(t, stage.previous).mark == t.stamp):
@@ -324,18 +357,21 @@ def can_merge(t: Windows, taken: int) -> bool:
     return True
 
 
-def set_stage(t: Windows, size: int, us: float) -> None:
+def set_stage(t: WindowTable, size: int, us: float) -> None:
     """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
     for k in range(t.taken):
         t.stages[t.first + k].first = t.first if k < size else t.first + k
     stage = t.stages[t.first]
-    stage.size, stage.time = size, us
+    stage.size = size
+    stage.time = us
 
 
-def rearrange(t: Windows, taken: int) -> None:
-    """Put the joined stage into the order: behind what does not follow it, before what does."""
-    begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
-    at, n_followers = begin, 0
+def rearrange(t: WindowTable, taken: int) -> None:
+    """Put the joined stage into the order: after the stages that do not follow it, before its successors."""
+    begin = t.stages[t.first].place
+    end = t.stages[t.first + taken - 1].place
+    at = begin
+    n_followers = 0
     for place in range(begin, end + 1):
         stage = t.stages[t.order[place]]
         if stage.mark != t.stamp:
@@ -352,7 +388,7 @@ def rearrange(t: Windows, taken: int) -> None:
         t.stages[t.order[place]].place = place
 
 
-def can_widen(t: Windows) -> bool:
+def can_widen(t: WindowTable) -> bool:
     """Return whether the window has room for the operator after it, and both are in no stage of several."""
     after = t.first + t.taken
     if t.taken >= t.width or after >= t.n_ops or t.stages[after].previous < 0:
@@ -360,7 +396,7 @@ def can_widen(t: Windows) -> bool:
     return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
 
 
-def close(t: Windows) -> None:
+def close(t: WindowTable) -> None:
     """Keep the best stage of the window, if any is better than none."""
     if t.best_taken > 1:
         can_merge(t, t.best_taken)
@@ -373,25 +409,31 @@ def close(t: Windows) -> None:
 
 
 @piece("HIOS schedulers")
-def run_alone(t: Windows) -> None:
-    """Evaluate every operator as a stage of its own."""
+def run_alone(t: WindowTable) -> None:
+    """Evaluate every operator as a separate stage."""
     t.latency = evaluate(t, 0)
 
 
 @piece("HIOS schedulers")
-def next_stage(t: Windows) -> None:
-    """Go on to the next stage whose latency has to be asked for, or to the end of the turns."""
-    if t.taken > 0:  # the answer is known: the best stage of the window is that of the least makespan so far
-        alone, begin = t.stages[t.first].time, t.stages[t.first].place
+def next_stage(t: WindowTable) -> None:
+    """Continue to the next stage whose latency is needed, or to the end of the turns."""
+    if t.taken > 0:  # the answer is known: the best stage of the window is the one of the least makespan so far
+        alone = t.stages[t.first].time
+        begin = t.stages[t.first].place
         set_stage(t, t.taken, t.answer)
         makespan = evaluate(t, begin)
         set_stage(t, 1, alone)
         evaluate(t, begin)
         if makespan < t.best:
-            t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
+            t.best = makespan
+            t.best_time = t.answer
+            t.best_taken = t.taken
     while t.turn < t.n_ops:
         if t.taken == 0:
-            t.first, t.taken, t.best_taken, t.best = t.turns[t.turn], 1, 1, t.latency
+            t.first = t.turns[t.turn]
+            t.taken = 1
+            t.best_taken = 1
+            t.best = t.latency
         if can_widen(t):
             if can_merge(t, t.taken + 1):
                 t.taken += 1

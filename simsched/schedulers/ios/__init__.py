@@ -19,7 +19,7 @@ from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.rewriting.merging import merging_of
 from simsched.schedulers.ios import kernels
-from simsched.schedulers.listing import place_of, reduced, require_finite
+from simsched.schedulers.listing import place_of, reduce_edges, require_finite
 from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
 
@@ -28,11 +28,11 @@ _ALL_SUBSETS_OF: Final = 10
 _STEPS: Final = 2**21  # cells between two looks at the clock
 _FIRST_ROOM: Final = 1024
 _EXACT_BELOW: Final = 2.0**62
-_MOST_NBYTES: Final = 2**30  # of one column; so cells can be counted in 32 bits
+_MOST_NBYTES: Final = 2**30  # bytes of one column; so cells can be counted in 32 bits
 
 
 class StoppedError(Exception):
-    """The time is over, or the user has interrupted."""
+    """The time is over, or the user has interrupted the search."""
 
 
 class TooLargeError(Exception):
@@ -40,16 +40,15 @@ class TooLargeError(Exception):
 
 
 class Problem:
-    """A graph, what the stages of it cost, and which of its operators can be merged.
+    """A graph, the latencies of its stages, and its operators that can be merged.
 
     Parameters
     ----------
     graph, cluster, cost, tools
         As the scheduler has them.
     option
-        Where latencies come from. Those that are named and the formula do not know operators by name:
-        operators of equal times, kernels, loads and traffic are of one class, and stages of equal
-        classes, group by group, are asked for once.
+        Source of latencies. Named sources and the formula do not know operators by name: operators of equal times,
+        kernels, loads and traffic are of one class, and stages of equal classes, group by group, are asked for once.
     strategy
         Whether operators can be merged: not with ``"parallel"``, and with ``"merge"`` there have to be some.
     deadline
@@ -62,16 +61,16 @@ class Problem:
     latency
         Answers for a stage by names.
     times
-        Of each operator alone in us, shape (n_ops,).
+        Time of each operator alone in us, shape (n_ops,).
     classes
         Number of the class of each operator, shape (n_ops,); without equal ones by topological position.
     lacking
-        Convolutions of which nobody knows whether they can be merged, and the field that is missing.
+        Convolutions with too little data to tell whether they can be merged, and the missing field.
 
     Raises
     ------
     SchedulerError
-        If operators have to be merged and none of the graph has what that needs.
+        If operators have to be merged and none in the graph has the data that merging needs.
     """
 
     def __init__(
@@ -85,7 +84,8 @@ class Problem:
         deadline: Deadline,
     ) -> None:
         device = cluster.devices[0]
-        self.graph, self.deadline = graph, deadline
+        self.graph = graph
+        self.deadline = deadline
         self.formula = formula = option if isinstance(option, StageFormula) else None
         convolutions = strategy != "parallel" and "conv" in graph.labels("kind")[1]
         self._draft = draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
@@ -130,14 +130,14 @@ class Problem:
         for k, name in enumerate(names):
             if name in self._keys:
                 families.setdefault(self._keys[name], []).append(k)
-        found: list[tuple[int, ...]] = []
+        mergeable: list[tuple[int, ...]] = []
         for family in families.values():
             for size in range(2, len(family) + 1):
                 sets: Iterable[tuple[int, ...]] = combinations(family, size)
                 if len(family) > _ALL_SUBSETS_OF:
                     sets = zip(*(family[k:] for k in range(size)), strict=False)
-                found += [c for c in sets if can_merge(self._draft, [names[k] for k in c])]
-        return found
+                mergeable += [c for c in sets if can_merge(self._draft, [names[k] for k in c])]
+        return mergeable
 
 
 def _classes(graph: OpGraph, times: Floats) -> Ints:
@@ -146,24 +146,24 @@ def _classes(graph: OpGraph, times: Floats) -> Ints:
     kernels = list(zip(*(getattr(graph, key).tolist() for key in KERNELS), strict=True))
     ptr = graph.kernel_ptr.tolist()
     number: dict[tuple[object, ...], int] = {}
-    found = []
+    codes = []
     for i, time in enumerate(times.tolist()):
-        loads = repr([column[i] for column in columns])  # as text: what is unknown is NaN, which differs from itself
+        loads = repr([column[i] for column in columns])  # as text: unknown numbers are NaN, which differs from itself
         row = (time, graph.label("dtype", i), graph.label("works", i), loads, *kernels[ptr[i] : ptr[i + 1]])
-        found.append(number.setdefault(row, len(number)))
-    return np.array(found)
+        codes.append(number.setdefault(row, len(number)))
+    return np.array(codes)
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A fastest sequence of stages of a part, and what the search for it saw.
+    """A fastest sequence of stages of a part, and statistics of its search.
 
     Parameters
     ----------
     stages
         Groups of operators by name; and whether they are merged.
     states, transitions, merged_transitions
-        What the dynamic program went through; transitions with those that merge.
+        States and transitions of the dynamic program, and transitions that merge operators.
     schedules
         How many sequences of stages there are; exact, or close if `schedules_exact` is false, None beyond 1e308, or if
         it was stopped.
@@ -186,13 +186,13 @@ class Solution:
         return sum(len(group) for groups, _ in self.stages for group in groups)
 
 
-class Part:
+class BlockPart:
     """Operators that are optimised together, and the compiled search over their stages.
 
     Parameters
     ----------
     problem
-        What they are of.
+        The problem that the stages belong to.
     ops
         The operators, in topological order; below each is numbered by its place.
     r, s
@@ -220,23 +220,26 @@ class Part:
         max_transitions: int,
         max_stages: int,
     ) -> None:
-        self._problem, self._max_transitions, self._max_stages = problem, max_transitions, max_stages
+        self._problem = problem
+        self._max_transitions = max_transitions
+        self._max_stages = max_stages
         problem.check_time()
-        n, self._names = len(ops), [problem.graph.names[i] for i in ops]
+        n = len(ops)
+        self._names = [problem.graph.names[i] for i in ops]
         place, (ptr, edges), dst = {i: k for k, i in enumerate(ops)}, problem.graph.outgoing, problem.graph.dst
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
-        self._readers = reduced(n, within)[0]  # without edges that follow from others
+        self._readers = reduce_edges(n, within)[0]  # without edges that follow from others
         if least_transitions(self._readers) > max_transitions:
-            raise TooLargeError("max_transitions")  # known before anything is asked about operators to merge
+            raise TooLargeError("max_transitions")  # known before any latency of merged operators is asked for
         self._classes = np.unique(problem.classes[ops], return_inverse=True)[1]  # below n
         self._merges = problem.merges(ops)
-        merge_cost = [problem.ask(self._named((merge,)), merged=True) for merge in self._merges]
+        merge_cost = [problem.ask(self._names_of((merge,)), merged=True) for merge in self._merges]
         most = n if r is None else min(n, r)
         room = _FIRST_ROOM + 2 * n
-        reader_ptr, readers = _joined(self._readers)
+        reader_ptr, readers = _join_rows(self._readers)
         producers = np.repeat(np.arange(n), np.diff(reader_ptr))
         by_reader = np.lexsort((-producers, readers))
-        merge_ptr, merged = _joined([merge[::-1] for merge in self._merges])
+        merge_ptr, merged = _join_rows([merge[::-1] for merge in self._merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = kernels.PartTable(
             n_ops=n,
@@ -272,14 +275,14 @@ class Part:
             problem.check_time()
             if run.n_cells > max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
-        run["values"] = np.zeros(run.n_states, kernels.Value.dtype)
+        run["values"] = np.zeros(run.n_states, kernels.StateValue.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
-    def _named(self, stage: Sequence[Sequence[int]]) -> Groups:
+    def _names_of(self, stage: Sequence[Sequence[int]]) -> Groups:
         return tuple(tuple(self._names[k] for k in group) for group in stage)
 
     def _make_room(self, *growing: str) -> None:
-        """Double the columns of what is nearly full."""
+        """Double the columns that are nearly full."""
         run = self._run
         for what in growing:
             room = getattr(run, f"{what}_room")
@@ -298,8 +301,12 @@ class Part:
 
     def _search(self, mode: int) -> None:
         """Go through all endings."""
-        run, left = self._run, self._max_transitions
-        run.mode, run.state, run.depth, run.n_endings = mode, run.n_states - 2, -1, 0
+        run = self._run
+        left = self._max_transitions
+        run.mode = mode
+        run.state = run.n_states - 2
+        run.depth = -1
+        run.n_endings = 0
         while run.state >= 0:
             if left == 0:
                 raise TooLargeError("max_transitions")
@@ -321,11 +328,12 @@ class Part:
         StoppedError
             If the deadline is over.
         """
-        run, formula = self._run, self._problem.formula
+        run = self._run
+        formula = self._problem.formula
         if formula is None:
             run.n_nodes = kernels.FIRST_NODE
             self._search(kernels.COLLECT)
-            costs = np.array([inf, *map(self._problem.ask, self._asked())])
+            costs = np.array([inf, *map(self._problem.ask, self._questions())])
             nodes = run["nodes"][: run.n_nodes]
             nodes["cost"] = costs[nodes["asked"]]
             self._search(kernels.LOOK_UP)
@@ -333,15 +341,16 @@ class Part:
             run["factor"] = 1.0 + formula.slowdown * (np.arange(run.n_ops + 1) - 1.0)
             run["factor"][0] = formula.constant
             self._search(kernels.FORMULA)
-        whole, masks = run.values[0], run["masks"].reshape(-1, run.n_words)
+        whole = run.values[0]
+        masks = run["masks"].reshape(-1, run.n_words)
         require_finite("ios", whole.cost)
         stages: list[tuple[Groups, bool]] = []
         state = 0
         while state < run.n_states - 1:
             value = run.values[state]
-            taken = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
-            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(taken).tolist())
-            stages.append((self._named(groups), value.merge >= 0))
+            ending = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
+            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(ending).tolist())
+            stages.append((self._names_of(groups), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
         # an upper bound of the rounding error: additions one after the other, stage after stage
@@ -360,12 +369,12 @@ class Part:
             reason,
         )
 
-    def _asked(self) -> Iterator[Groups]:
+    def _questions(self) -> Iterator[Groups]:
         """Yield the stages to ask the cost of."""
         stage: list[list[int]] = [[]]
         for drafted in self._run["written"][: self._run.n_written].tolist():
             if drafted == kernels.END_OF_STAGE:
-                yield self._named(stage[:-1])
+                yield self._names_of(stage[:-1])
                 stage = [[]]
                 continue
             stage[-1].append(drafted >> 1)
@@ -388,8 +397,8 @@ class Part:
 def least_transitions(readers: Sequence[Sequence[int]]) -> int:
     """Return how many endings of one operator there are at least.
 
-    Of w operators as many steps from the start none reads from another: there is a state for each set of them, and
-    each of a set ends its state.
+    The first operators of w chains do not read from each other: there is a state for each set of them, and each subset
+    ends its state.
     """
     steps = [0] * len(readers)
     for x, reading in enumerate(readers):
@@ -399,7 +408,7 @@ def least_transitions(readers: Sequence[Sequence[int]]) -> int:
     return int(width * 2 ** (width - 1))
 
 
-def _joined(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _join_rows(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return where each row begins, and the numbers of all."""
     ptr = np.array([0, *accumulate(map(len, rows))], np.int32)
     return ptr, np.array([i for row in rows for i in row], np.int32)
@@ -422,16 +431,17 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
         number = np.empty(len(graph), np.int64)
         for k, ops in enumerate(members.values()):
             number[ops] = k
-        src, dst = number[graph.src], number[graph.dst]
+        src = number[graph.src]
+        dst = number[graph.dst]
         order, circle = topological_order(len(members), src[src != dst], dst[src != dst])
         block_of = {i: circle[0] if k in circle else k for i, k in enumerate(number.tolist())}
-    found = list(members.values())
-    return [found[k] for k in order.tolist()]
+    labelled = list(members.values())
+    return [labelled[k] for k in order.tolist()]
 
 
 _MOST_TOGETHER: Final = 10_000
 """Operators of a part: what it takes to write down who depends on whom grows with their square."""
-_MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
+_MOST_BITS: Final = 12_960  # bits of a count: Python refuses numbers of more than 4,300 digits as text
 
 
 def ios(
@@ -457,7 +467,7 @@ def ios(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device, in us.
     tools
@@ -468,28 +478,28 @@ def ios(
     r, s
         Most operators of a group and most groups of a stage; None for no limit.
     endings
-        ``"exact"``: a stage may be any operators that no other operator still to be scheduled reads from; its
-        groups are those that edges connect. ``"single_root"``: of a group only one operator may read from none
-        of the stage, as in the released code, which made the figures of the paper. None: as `mode` says.
+        ``"exact"``: a stage may be any operators that no other operator still to be scheduled reads from; edges connect
+        its groups. ``"single_root"``: in each group all operators but one have readers in the stage, as in the released
+        code, which made the figures of the paper. None: chosen by `mode`.
     blocks
-        What is optimised on its own: ``"labels"``, the blocks of `OpGraph.blocks` (labels that read from each
-        other in a circle are one); ``"dominators"``, the pieces between operators that every path passes,
-        whatever the labels; ``"none"``, the graph as a whole.
+        The parts that are optimised separately: ``"labels"``, the blocks of `OpGraph.blocks` (labels that read from
+        each other in a circle are one); ``"dominators"``, the pieces between operators that every path passes, whatever
+        the labels; ``"none"``, the graph as a whole.
     max_part
         Most operators that are optimised together, 10,000 at most; larger blocks are cut topologically into equal
         pieces.
     max_transitions
-        Budget of a block, in endings looked at, those that `r` and `s` rule out among them. A block that needs
-        more is cut topologically in halves, each with half the budget, and so on; so is one whose search would
-        take gigabytes.
+        Budget of a block, in endings looked at, including endings that `r` and `s` rule out. A block that needs more is
+        cut topologically in halves, each with half the budget, and so on; a block whose search would take gigabytes is
+        cut likewise.
     max_stages
         Budget of a block likewise, in stages to ask `stage_latency` for; none are asked with a formula.
     stage_latency
-        Latency of a stage in us: ``"executed"``, with launches and barrier, as the paper measures stages on the
-        device; ``"simulated"``, without both; ``"hios-sim"``; a `StageFormula`, which is evaluated in machine code; a
-        function of (groups, merged=False); or a table from groups to us. Groups are a tuple of tuples of operator
-        names: groups by their first operators, operators in topological order. Operators to merge are one group, whose
-        operators do not read from each other.
+        Latency of a stage in us: ``"executed"``, with launches and barrier, as the paper measures stages on the device;
+        ``"simulated"``, without both; ``"hios-sim"``; a `StageFormula`, which is evaluated in native code; a function
+        of (groups, merged=False); or a table from groups to us. Groups are a tuple of tuples of operator names: groups
+        by their first operators, operators in topological order. Operators to merge are one group, whose operators do
+        not read from each other.
     mode
         ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
     time_limit
@@ -498,41 +508,40 @@ def ios(
     Returns
     -------
     Schedule
-        With `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage latencies. With
-        executed stages it is one operator after the other on one stream, where that is simulated to be faster than
-        the stages that were found. Its graph is the given one, or where operators were merged one rewritten by
-        `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
-        (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
-        merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
-        if feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages
-        and asked_stages (those that look different; both 0 with a formula), merged (operators merged), merging_lacks
+        A schedule with `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage
+        latencies. With executed stages it is one operator after the other on one stream, if the simulation of that is
+        faster than the best stages. Its graph is the given one, or where operators were merged one rewritten by
+        `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks (number,
+        operators, parts and reason of each), states, transitions (endings within `r` and `s`, including endings that
+        merge), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact if
+        feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages and
+        asked_stages (stages of different classes; both 0 with a formula), merged (operators merged), merging_lacks
         (convolutions whose merging could not be considered, each with the field that is missing), one_stream (whether
         one stream was faster), stopped and time_s.
 
     Raises
     ------
     SchedulerError
-        If an option is out of range, or with ``strategy="merge"`` no operator has what merging needs.
+        If an option is out of range, or with ``strategy="merge"`` no operator has the data that merging needs.
     UnknownNameError
         If `stage_latency` is a name that is not known.
 
     Notes
     -----
-    IOS [1]_, Algorithm 1 with the pruning of section 4.3. The program is run bottom-up over all sets that hold
-    with an operator what it reads from: the fastest way to run such a set is the fastest way to run what an
-    ending leaves, and then the ending. In a part of n operators and width d there are at most C(n/d + 2, 2)^d
-    transitions; each costs about 30 ns. Sets are bit masks of any length. Equal costs keep the ending found
-    first: by falling last operator, without merges before with them, so that what changes nothing is not merged.
+    IOS [1]_, Algorithm 1 with the pruning of section 4.3. The program is run bottom-up over all sets that contain the
+    producers of their operators: the fastest way to run a set is the fastest way to run the set without an ending, and
+    then the ending. In a part of n operators and width d there are at most C(n/d + 2, 2)^d transitions; each costs
+    about 30 ns. Sets are bit masks of any length. Equal costs keep the ending that is tried first: by falling last
+    operator, without merges before with them, so that merges without gain are not made.
 
     A stage is asked for once, and stages that look the same are one: with the simulator, operators that differ
     in names alone are.
 
-    Where the text leaves it open: in a stage of merged operators these read the same tensor in the same way
-    (`simsched.rewriting.can_merge`), and what the split takes counts. Any set of them up to 10 is tried,
-    of more those next to each other in topological order. The released code limits endings (above), tries a merge
-    before the same without, merges kernels that do not align, and does not count the split; only the first of
-    these is followed with ``mode="impl"``, results that are wrong never. It cuts blocks every `max_part`
-    operators.
+    Where the text leaves it open: merged operators of a stage read the same tensor in the same way
+    (`simsched.rewriting.can_merge`), and the time of the split counts. Any set of them up to 10 is tried, of more only
+    neighbours in topological order. The released code limits endings (above), tries a merge before the same without,
+    merges kernels that do not align, and does not count the split; ``mode="impl"`` follows only the first of these, and
+    never its wrong results. It cuts blocks every `max_part` operators.
 
     References
     ----------
@@ -547,20 +556,21 @@ def ios(
     single_root = (endings or ("exact" if mode == "paper" else "single_root")) == "single_root"
 
     def solve(ops: Sequence[int], share: int = 1, reason: str | None = None) -> list[Solution]:
-        """Return the solution of a block or of a piece, with that part of the budget, or those of its pieces."""
+        """Return the solution of a block or of a piece with that part of the budget, or the solutions of its pieces."""
         n = -(-len(ops) // min(max_part, _MOST_TOGETHER))
         if n > 1:
             reason = "max_part"
         else:
             budget = max(1, max_transitions // share), max(1, max_stages // share)
             try:
-                return [Part(problem, ops, r, s, single_root, *budget).solution(reason)]
+                return [BlockPart(problem, ops, r, s, single_root, *budget).solution(reason)]
             except StoppedError:
                 return [Solution(tuple((((graph.names[i],),), False) for i in ops), reason=reason)]
             except TooLargeError as error:
-                n, reason = 2, str(error)
+                n = 2
+                reason = str(error)
         pieces = pairwise(len(ops) * k // n for k in range(n + 1))
-        return [found for begin, end in pieces for found in solve(ops[begin:end], n * share, reason)]
+        return [solution for begin, end in pieces for solution in solve(ops[begin:end], n * share, reason)]
 
     with deadline:
         solved = [solve(ops) for ops in blocks_of(graph, blocks)]
@@ -574,7 +584,7 @@ def ios(
 
 
 def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
-    """Return the stages of which each is one operator of the graph, with what the search for another schedule saw."""
+    """Return stages of one operator of the graph each, with the statistics of the search for another schedule."""
     graph = problem.graph
     order = graph.order_index
     nowhere = np.zeros(len(graph), np.int64)
@@ -594,10 +604,10 @@ def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
 
 
 def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]], start: float) -> Schedule:
-    """Put the stages of all pieces one after the other, with what the search saw."""
-    asked = sum(not merged for _, merged in problem.latency.known)
-    found = [solution for block in solved for solution in block]
-    stages = [stage for solution in found for stage in solution.stages]
+    """Put the stages of all pieces one after the other, with the statistics of the search."""
+    n_asked = sum(not merged for _, merged in problem.latency.known)
+    solutions = [solution for block in solved for solution in block]
+    stages = [stage for solution in solutions for stage in solution.stages]
     estimate = require_finite("ios", sum_in_order(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
@@ -609,23 +619,23 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         for name in group
     ]
     op, stage, group = zip(*rows, strict=True)
-    counts = [solution.schedules for solution in found if solution.schedules is not None]
-    written = len(counts) == len(found) and sum(count.bit_length() for count in counts) <= _MOST_BITS
+    counts = [solution.schedules for solution in solutions if solution.schedules is not None]
+    written = len(counts) == len(solutions) and sum(count.bit_length() for count in counts) <= _MOST_BITS
     search: dict[str, Any] = {
         "blocks": len(solved),
-        "parts": len(found),
+        "parts": len(solutions),
         "cut_blocks": [
             {"block": k, "operators": sum(map(len, block)), "parts": len(block), "reason": block[-1].reason}
             for k, block in enumerate(solved)
             if len(block) > 1
         ],
-        "states": sum(solution.states for solution in found),
-        "transitions": sum(solution.transitions for solution in found),
-        "merged_transitions": sum(solution.merged_transitions for solution in found),
+        "states": sum(solution.states for solution in solutions),
+        "transitions": sum(solution.transitions for solution in solutions),
+        "merged_transitions": sum(solution.merged_transitions for solution in solutions),
         "feasible_schedules": prod(counts) if written else None,
-        "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
-        "distinct_stages": sum(solution.distinct_stages for solution in found),
-        "asked_stages": asked,
+        "feasible_schedules_exact": all(solution.schedules_exact for solution in solutions),
+        "distinct_stages": sum(solution.distinct_stages for solution in solutions),
+        "asked_stages": n_asked,
         "merged": sum(len(names) for names in sets),
         "merging_lacks": problem.lacking,
         "one_stream": False,

@@ -1,8 +1,8 @@
 """States of a part, the stages that end each, and the prefix tree of these, compiled.
 
-Operators of a part are numbered topologically from 0. A state is what is still to be scheduled: with an operator it
-holds all those that it reads from. Stages are taken off its end, so what they leave is a state again. All states come
-from taking operators off the whole part, in falling order. The same stage of several states is one node of the tree.
+Operators of a part are numbered topologically from 0. A state is a set of operators still to be scheduled: with an
+operator it contains all its producers. Stages are taken off its end, so the rest is a state again. All states come from
+taking operators off the whole part, in falling order. The same stage of several states is one node of the tree.
 """
 
 from math import inf
@@ -18,8 +18,8 @@ END_OF_STAGE: Final = -1
 NOT_TAKEN: Final = -1
 
 
-class State(Row):
-    """Its cells, by falling operator: those of `cells` from `start` to `end`.
+class PartState(Row):
+    """A state; its cells, by falling operator, are `cells[start:end]`.
 
     It is state `origin` without the operator of that state's cell `offset`; from the cell `offset` on its own cells are
     below that operator.
@@ -32,7 +32,7 @@ class State(Row):
 
 
 class Cell(Row):
-    """An operator that may be taken off a state, the state without it, and the cells of that below the operator."""
+    """An operator that may be taken off a state, the state without it, and that state's cells below the operator."""
 
     operator: i4
     rest: i4
@@ -40,8 +40,8 @@ class Cell(Row):
     end: i4
 
 
-class Value(Row):
-    """The fastest way to run a state: us to the end, the state after its stage, and what that merges or -1.
+class StateValue(Row):
+    """The fastest way to run a state: us to the end, the state after its stage, and the stage's merge or -1.
 
     Also how many ways there are, as a float and modulo 2^64.
     """
@@ -53,10 +53,10 @@ class Value(Row):
     merge: i4
 
 
-class Group(Row):
-    """An operator; if it is taken off, its `parent` joined its group before, or is itself, the first of its group.
+class StageGroup(Row):
+    """An operator; its `parent` is the operator whose group it joins, or itself as the first of its group.
 
-    `n_sources` of those that it reads from are taken too.
+    `n_sources` is the number of its producers that are taken, too.
     """
 
     time: f8
@@ -66,7 +66,7 @@ class Group(Row):
 
 
 class Frame(Row):
-    """A step of the search: the operator taken, the stage it makes, and the cells that are still to be tried.
+    """A step of the search: the operator taken, its stage, and the cells that are still to be tried.
 
     `longest` is the time of the longest group, `n_roots` how many operators read from none in the stage (each group has
     one), and `trail` how many groups have joined others so far.
@@ -83,7 +83,7 @@ class Frame(Row):
 
 
 class Node(Row):
-    """A node of the prefix tree of stages and looks: the node it extends and by what, as one number.
+    """A node of the prefix tree of stages and classes: the node it extends and its own operator, as one number.
 
     `asked` is the number of the stage to ask for, from 1; or 0. `cost` is the answer.
     """
@@ -94,7 +94,7 @@ class Node(Row):
 
 
 class PartTable(Table):
-    """What the search works on; it returns for more where a number `n_...` is within `n_ops` of its room."""
+    """Tables of the search, which returns for more room where a number `n_...` is within `n_ops` of the end."""
 
     n_ops: i8
     n_words: i8
@@ -121,8 +121,8 @@ class PartTable(Table):
     written_room: i8
     time: Column[f8]
     classes: Column[i4]  # operators of a class look the same to the stage latency
-    fewer: Column[i4]  # by how many the operators before this one can lessen the groups of a stage
-    factor: Column[f8]  # of a stage by its number of groups; the constant stands first
+    fewer: Column[i4]  # number by which earlier operators can lessen the groups of a stage
+    factor: Column[f8]  # factor of a stage by its number of groups; the constant comes first
     reader_ptr: Column[i4]
     readers: Column[i4]
     source_ptr: Column[i4]
@@ -131,11 +131,11 @@ class PartTable(Table):
     merged: Column[i4]  # falling
     merge_cost: Column[f8]
     masks: Column[i8] = length("states_room * n_words")
-    states: Rows[State] = length("states_room")
+    states: Rows[PartState] = length("states_room")
     cells: Rows[Cell] = length("cells_room")
-    values: Rows[Value]
+    values: Rows[StateValue]
     frames: Rows[Frame] = length("n_ops + 1")
-    groups: Rows[Group] = length("n_ops")
+    groups: Rows[StageGroup] = length("n_ops")
     joined: Column[i4] = length("n_ops")
     nodes: Rows[Node] = length("nodes_room")
     slots: Column[i4] = length("2 * nodes_room")  # a hash table of nodes by key; rooms of nodes are powers of 2
@@ -158,8 +158,12 @@ def _take_off(s: PartTable, p: int) -> None:
 
     These are the same but for the operator, and the sources that nothing else reads any more.
     """
-    v, at, words = s.n_states, s.n_cells, s.n_words
-    state, new, x = s.states[s.state], s.states[v], s.cells[p].operator
+    v = s.n_states
+    at = s.n_cells
+    words = s.n_words
+    state = s.states[s.state]
+    new = s.states[v]
+    x = s.cells[p].operator
     for w in range(words):
         s.masks[v * words + w] = s.masks[s.state * words + w]
     w = v * words + (x >> 6)
@@ -178,18 +182,22 @@ def _take_off(s: PartTable, p: int) -> None:
             s.cells[i].operator = s.sources[k]
             at += 1
     new.end = at
-    s.n_states, s.n_cells = v + 1, at
+    s.n_states = v + 1
+    s.n_cells = at
 
 
 def _point(s: PartTable, p: int, offset: int, v: int) -> None:
     """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
-    cell, rest = s.cells[p], s.states[v]
-    cell.rest, cell.start, cell.end = v, rest.start + offset, rest.end
+    cell = s.cells[p]
+    rest = s.states[v]
+    cell.rest = v
+    cell.start = rest.start + offset
+    cell.end = rest.end
 
 
 @piece("search of IOS")
 def build_states(s: PartTable) -> None:
-    """Find all states from the one that stands first, with what each of their cells leads to.
+    """Build all states from the first one, with the successor state of each cell.
 
     A state is made once, by the sequence that takes its operators off in falling order. Every other
     cell of a state leads to one that the state before it leads to by two cells. `state` is `n_states` if all are found.
@@ -205,7 +213,8 @@ def build_states(s: PartTable) -> None:
             s.cell += 1
         s.state += 1
     for v in range(1, s.n_states):
-        state, origin = s.states[v], s.states[s.states[v].origin]
+        state = s.states[v]
+        origin = s.states[s.states[v].origin]
         x = s.cells[origin.start + state.offset].operator
         for i in range(state.offset):
             q = s.cells[origin.start + i].start
@@ -225,13 +234,14 @@ def _slot(s: PartTable, key: int) -> int:
     return i
 
 
-def extended(s: PartTable, node: int, symbol: int) -> int:
+def extend(s: PartTable, node: int, symbol: int) -> int:
     """Return the node that extends another by a symbol below 2 * n_ops."""
     key = node * 2 * s.n_ops + symbol
     i = _slot(s, key)
     if s.slots[i] == 0:
         new = s.nodes[s.n_nodes]
-        new.key, new.asked = key, 0
+        new.key = key
+        new.asked = 0
         s.slots[i] = s.n_nodes
         s.n_nodes += 1
     return s.slots[i]
@@ -252,7 +262,7 @@ def root(s: PartTable, x: int) -> int:
 
 
 def _symbol(s: PartTable, at: int) -> int:
-    """Return what a drafted operator looks like: the last of a group before others of its class."""
+    """Return the class of a drafted operator, marked if it is the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
 
 
@@ -265,12 +275,13 @@ def _comes_before(s: PartTable, a: int, b: int) -> bool:
 
 
 def ask_for(s: PartTable, node: int) -> None:
-    """Give the stage that is taken, which a node stands for, the number of what it looks like.
+    """Ask for the latency of the taken stage of a node, by the number of its classes.
 
     That is the classes of its operators in order, group by group: groups by their classes, equal ones by
     their first operators. The first stage of a look is written down to be asked for.
     """
-    at, n_groups = 0, 0
+    at = 0
+    n_groups = 0
     for d in range(s.depth, 0, -1):  # rising
         first = s.frames[d].operator
         if s.groups[first].parent == first:
@@ -288,7 +299,8 @@ def ask_for(s: PartTable, node: int) -> None:
             s.group_at[j] = s.group_at[j - 1]
             j -= 1
         s.group_at[j] = moved
-    look, at = LOOKS, s.n_written
+    look = LOOKS
+    at = s.n_written
     for i in range(n_groups):
         a = s.group_at[i] - 1
         more = 1
@@ -296,7 +308,7 @@ def ask_for(s: PartTable, node: int) -> None:
             a += 1
             more = s.drafted[a] & 1
             s.written[at] = s.drafted[a]
-            look = extended(s, look, _symbol(s, a))
+            look = extend(s, look, _symbol(s, a))
             at += 1
     if s.nodes[look].asked == 0:
         s.n_asked += 1
@@ -308,23 +320,30 @@ def ask_for(s: PartTable, node: int) -> None:
 
 def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
     """Try a stage that takes so long and leaves a state; it merges the operators of that number, -1: none."""
-    value, then = s.values[s.state], s.values[rest]
+    value = s.values[s.state]
+    then = s.values[rest]
     value.count += then.count
     value.count_modulo = wrapped(value.count_modulo + then.count_modulo)
     us += then.cost
     if us < value.cost:
-        value.cost, value.next, value.merge = us, rest, merge
+        value.cost = us
+        value.next = rest
+        value.merge = merge
 
 
 def _merge(s: PartTable) -> None:
     """Try the stages that merge operators which nothing in the state reads."""
     for m in range(s.n_merges):
-        rest, at, end = s.state, s.states[s.state].start, s.states[s.state].end
+        rest = s.state
+        at = s.states[s.state].start
+        end = s.states[s.state].end
         k = s.merge_ptr[m]
         while k < s.merge_ptr[m + 1] and at < end:
             cell = s.cells[at]
             if cell.operator == s.merged[k]:
-                rest, at, end = cell.rest, cell.start, cell.end
+                rest = cell.rest
+                at = cell.start
+                end = cell.end
                 k += 1
             else:
                 at += 1
@@ -334,10 +353,13 @@ def _merge(s: PartTable) -> None:
 
 
 def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
-    """Take an operator off: it joins the groups of those that read from it."""
+    """Take an operator off: it joins the groups of its readers."""
     x = cell.operator
-    us, size = s.time[x], 1
-    n_groups, n_roots, trail = frame.n_groups + 1, frame.n_roots + 1, frame.trail
+    us = s.time[x]
+    size = 1
+    n_groups = frame.n_groups + 1
+    n_roots = frame.n_roots + 1
+    trail = frame.trail
     s.groups[x].parent = x
     for e in range(s.reader_ptr[x], s.reader_ptr[x + 1]):
         reader = s.groups[s.readers[e]]
@@ -355,11 +377,16 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
             n_groups -= 1
             us += group.time
             size += group.size
-    taken = s.groups[x]
-    taken.time, taken.size = us, size
+    own_group = s.groups[x]
+    own_group.time = us
+    own_group.size = size
     after.longest = max(us, frame.longest)
-    after.cell, after.end, after.operator = cell.start, cell.end, x
-    after.n_groups, after.n_roots, after.trail = n_groups, n_roots, trail
+    after.cell = cell.start
+    after.end = cell.end
+    after.operator = x
+    after.n_groups = n_groups
+    after.n_roots = n_roots
+    after.trail = trail
 
 
 def _put_back(s: PartTable) -> None:
@@ -383,7 +410,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
     if s.most_ops == 1 and frame.n_groups == s.most_groups:
         frame.cell = frame.end  # likewise, but it is one itself
     if s.mode != FORMULA:
-        frame.node = extended(s, s.frames[s.depth - 1].node, x)
+        frame.node = extend(s, s.frames[s.depth - 1].node, x)
     if frame.n_groups > s.most_groups or (s.single_root and frame.n_roots > frame.n_groups):
         return
     s.n_endings += 1
@@ -397,7 +424,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
 
 
 def _search_state(s: PartTable) -> bool:
-    """Go on with the endings of a state; return whether they are all tried.
+    """Continue with the endings of a state; return whether all are tried.
 
     An ending is built by taking operators off in falling order, so each of them comes once and each
     prefix is an ending too.
@@ -421,15 +448,22 @@ def _search_state(s: PartTable) -> bool:
 
 @piece("search of IOS")
 def search_endings(s: PartTable) -> None:
-    """Go on with the endings of all states, the smallest state first, until `left` or the room is used up.
+    """Continue with the endings of all states, the smallest state first, until `left` or the room is used up.
 
     `state` is below 0 if all are tried.
     """
     while s.state >= 0:
         if s.depth < 0:
-            state, value, frame = s.states[s.state], s.values[s.state], s.frames[0]
-            frame.cell, frame.end, frame.node = state.start, state.end, STAGES
-            value.cost, value.count, value.count_modulo, s.depth = inf, 0.0, 0, 0
+            state = s.states[s.state]
+            value = s.values[s.state]
+            frame = s.frames[0]
+            frame.cell = state.start
+            frame.end = state.end
+            frame.node = STAGES
+            value.cost = inf
+            value.count = 0.0
+            value.count_modulo = 0
+            s.depth = 0
         if not _search_state(s):
             return
         if s.mode != COLLECT:

@@ -12,7 +12,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.rewriting import accounted
+from simsched.rewriting import account_for
 from simsched.schedulers.listing import place_of, readers, sources
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
@@ -39,7 +39,7 @@ class Candidate:
     Parameters
     ----------
     plan
-        What it begins as; a valid schedule for `cluster`.
+        The schedule that it begins as, valid for `cluster`.
     cluster
         Its devices.
     streams
@@ -54,7 +54,7 @@ class Candidate:
     place, device, stream, stage
         By operator.
     producers, consumers
-        By operator, each once.
+        Producers and consumers by operator, without repeats.
     staged
         Whether it runs in stages: then the stages of a device never fall along `order`.
     """
@@ -77,18 +77,21 @@ class Candidate:
     def put(self, op: int, to: int) -> None:
         """Move an operator to another place in the launch order; the others close up."""
         at = int(self.place[op])
-        first, end = min(at, to), max(at, to) + 1
+        first = min(at, to)
+        end = max(at, to) + 1
         moved = self.order[first:end]
         moved[:] = np.roll(moved, 1 if to < at else -1)
         self.place[moved] = np.arange(first, end)
 
 
 def launch_order(plan: Schedule) -> Ints:
-    """Return a topological launch order of all operators that keeps that of each device.
+    """Return a topological launch order of all operators that keeps each device's order.
 
-    That of the plan where it is one already; else, of what may come next, what the plan launches first.
+    It is the schedule's own where that is topological; else the operator that the schedule launches first, of those
+    that may come next, is next.
     """
-    graph, place = plan.graph, place_of(plan.op)
+    graph = plan.graph
+    place = place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
     import networkx as nx
@@ -100,12 +103,12 @@ def launch_order(plan: Schedule) -> Ints:
 
 
 def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
-    """Return numbers, such as those of streams, counted from 0 on each device, in their order."""
-    found = np.empty(len(number), np.int64)
+    """Return numbers, such as numbers of streams, counted from 0 on each device, in their order."""
+    numbers = np.empty(len(number), np.int64)
     for d in np.unique(device).tolist():
-        mine = np.flatnonzero(device == d)
-        found[mine] = np.unique(number[mine], return_inverse=True)[1].reshape(-1)
-    return found
+        ops = np.flatnonzero(device == d)
+        numbers[ops] = np.unique(number[ops], return_inverse=True)[1].reshape(-1)
+    return numbers
 
 
 def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
@@ -116,7 +119,7 @@ def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
 
 
 def restage(c: Candidate, op: int, rng: Generator) -> None:
-    """Put the operator on any device and stream, in the stage before or behind its new place, or in one of its own."""
+    """Put the operator on any device and stream, in the stage before or after its new place, or in a separate stage."""
     device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
     first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
     last = min((int(c.place[r]) - 1 for r in c.consumers[op]), default=c.n - 1)
@@ -133,7 +136,7 @@ def restage(c: Candidate, op: int, rng: Generator) -> None:
         c.stage[op] = c.stage[behind[0]]
     else:
         c.stage[op] = c.stage[before[-1]] + 1 if len(before) else 0
-        c.stage[behind] += 2  # they may have been of one stage with those before
+        c.stage[behind] += 2  # they may have shared a stage with operators before them
 
 
 def regroup(c: Candidate, op: int, rng: Generator) -> None:
@@ -142,8 +145,9 @@ def regroup(c: Candidate, op: int, rng: Generator) -> None:
 
 
 def merge(c: Candidate, op: int, _rng: Generator) -> None:
-    """Make one of the operator's stage and the next of its device; what depends on each other shares a group."""
-    device, stage = int(c.device[op]), int(c.stage[op])
+    """Merge the operator's stage with the next of its device; operators that depend on each other share a group."""
+    device = int(c.device[op])
+    stage = int(c.stage[op])
     later = (c.device == device) & (c.stage > stage)
     if not later.any():
         return
@@ -164,7 +168,7 @@ MOVES: Final = (restage, regroup, merge, split)
 
 
 class Start(NamedTuple):
-    """A schedule to begin from, who made it, its simulated makespan in us, and whether it is as it was given."""
+    """A schedule to begin from, its scheduler, its simulated makespan in us, and whether its execution is unchanged."""
 
     name: str
     plan: Schedule
@@ -175,33 +179,33 @@ class Start(NamedTuple):
 def variants(
     name: str, plan: Schedule, cluster: Cluster, cost: CostModel, tools: Tools, execution: str | None
 ) -> list[Start]:
-    """Return a schedule and its placement under each execution that may be, those that can run."""
+    """Return a schedule and its placement under each allowed execution that can run."""
     rows = place_of(plan.op)[launch_order(plan)]
-    found = []
+    pairs = []
     for how in EXECUTIONS if execution is None else (execution,):
         if how == "stages" and plan.execution != "stages" and execution is None:
             continue  # no scheduler's: one operator a stage, which events do better
-        made = plan
+        variant = plan
         if how != plan.execution:
             stages: dict[str, Any] = {"stage": 0, "group": 0}
             if how == "stages":  # of one operator each, in launch order
                 stages = {"stage": dense(plan.device[rows], np.arange(len(rows))), "group": plan.stream[rows]}
-            made = plan.like(rows, execution=how, events="minimal", **stages)
+            variant = plan.like(rows, execution=how, events="minimal", **stages)
         try:
-            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), made is plan))
+            pairs.append(Start(name, variant.check(cluster), tools.makespan(variant, cluster, cost), variant is plan))
         except CostError:
             raise
         except SimschedError:
             continue  # groups that share a stream now, or a copy without a way to its destination
-    return found
+    return pairs
 
 
 def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
-    """Return the starts as a tuple; refuse what is neither names of schedulers nor schedules."""
-    given = (starts,) if isinstance(starts, str | Schedule) else starts
-    if not isinstance(given, list | tuple) or not all(isinstance(start, str | Schedule) for start in given):
+    """Return the starts as a tuple; refuse anything but names of schedulers or schedules."""
+    entries = (starts,) if isinstance(starts, str | Schedule) else starts
+    if not isinstance(entries, list | tuple) or not all(isinstance(start, str | Schedule) for start in entries):
         raise SchedulerError(f"search: {option} must be names of schedulers or schedules, not {starts!r}")
-    return tuple(given)
+    return tuple(entries)
 
 
 HOT: Final = 4e-3
@@ -213,12 +217,12 @@ _STILL: Final = 100  # changes in a row that change nothing: there is nothing to
 
 
 class Arm:
-    """A candidate on its way, and the best it has been.
+    """A candidate under change, and its best state so far.
 
     Parameters
     ----------
     start
-        What it comes from.
+        The start that it comes from.
     cluster, cost, tools, rng
         As the scheduler has them.
     deadline
@@ -227,7 +231,7 @@ class Arm:
     Attributes
     ----------
     makespan, best
-        In us, of the candidate as accepted last and at best.
+        Makespans in us of the candidate as accepted last and at best.
     accepted
         Changes taken.
     idle
@@ -237,14 +241,19 @@ class Arm:
     def __init__(
         self, start: Start, cluster: Cluster, cost: CostModel, tools: Tools, rng: Generator, deadline: Deadline
     ) -> None:
-        self.name, self._rng, self._deadline, plan = start.name, rng, deadline, start.plan
-        n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # of each device
+        self.name = start.name
+        self._rng = rng
+        self._deadline = deadline
+        plan = start.plan
+        n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # on each device
         self.candidate = candidate = Candidate(plan, cluster, max(_STREAMS, int(n_streams.max())))
-        self._evaluator, self._walk = tools.evaluator(plan, cluster, cost), None
+        self._evaluator = tools.evaluator(plan, cluster, cost)
+        self._walk = None
         if not candidate.staged:
             captured = plan.execution == "graph"
             self._walk = Walk(candidate.rows[:4], candidate.streams, plan.graph, cluster, cost, captured=captured)
-        self.accepted, self.idle = 0, False
+        self.accepted = 0
+        self.idle = False
         self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
 
@@ -255,7 +264,7 @@ class Arm:
         return self._evaluator.schedule()
 
     def anneal(self, evaluations: int, hot: float, cold: float, report: Callable[[int, float], None]) -> int:
-        """Change the best candidate so far step by step, with ever less patience for what is worse.
+        """Change the best candidate so far step by step, accepting ever less loss.
 
         Parameters
         ----------
@@ -271,7 +280,12 @@ class Arm:
         int
             The evaluations it took.
         """
-        rows, rng, spent, look, still, accepted = self.candidate.rows, self._rng, 0, 0, 0, 0
+        rows = self.candidate.rows
+        rng = self._rng
+        spent = 0
+        look = 0
+        still = 0
+        accepted = 0
         path = np.zeros(0, np.int64)
         rows[:] = self._now[:] = self._kept
         self.makespan = self.best
@@ -280,7 +294,9 @@ class Arm:
                 report(spent, self.best)
                 if look and self._walk is not None:
                     self._walk.adapt((self.accepted - accepted) / _LOOK)
-                look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
+                look = spent + _LOOK
+                accepted = self.accepted
+                path = self._critical_path()
                 spent += 1
                 continue
             temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
@@ -291,20 +307,25 @@ class Arm:
             if np.array_equal(rows, self._now):
                 still += 1
                 continue
-            still, spent = 0, spent + 1
-            found = self._evaluate()
-            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
-                self.makespan, self._now[:] = found, rows
+            still = 0
+            spent = spent + 1
+            makespan = self._evaluate()
+            if makespan <= self.makespan or (
+                makespan < inf and rng.random() < exp((self.makespan - makespan) / temperature)
+            ):
+                self.makespan = makespan
+                self._now[:] = rows
                 self.accepted += 1
-                if found < self.best:
-                    self.best, self._kept[:] = found, rows
+                if makespan < self.best:
+                    self.best = makespan
+                    self._kept[:] = rows
             else:
                 rows[:] = self._now
         self.idle = still >= _STILL or self.best == 0.0
         return spent
 
     def _evaluate(self) -> float:
-        """Return the makespan in us of the candidate as it is, inf if it cannot run."""
+        """Return the makespan in us of the candidate, inf if it cannot run."""
         rows = self.candidate.rows
         return self._evaluator.replace(rows[0], *rows[2:].take(rows[0], axis=1))
 
@@ -316,9 +337,9 @@ class Arm:
         return np.array([index[name] for name in names], np.int64)
 
 
-_STREAMS: Final = 8  # of a device at least, or as many as the start has
+_STREAMS: Final = 8  # streams of a device at least, or as many as the start has
 _ARMS: Final = 3  # starts that are tried before one of them is followed
-_TRIAL: Final = 0.05  # of the evaluations, for each of those
+_TRIAL: Final = 0.05  # part of the evaluations for each start on trial
 _NEAR: Final = 1.15  # a start is tried if its makespan is at most this times the best
 
 
@@ -341,39 +362,39 @@ def search(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device, in us.
     tools
         Bound by `simsched.schedule`.
     starts
-        Names of schedulers, or schedules (of this graph, or of one rewritten from it as `Schedule.rewriting` says: then
-        the search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
+        Names of schedulers, or schedules (of this graph, or of one rewritten from it as `Schedule.rewriting` describes:
+        then the search is over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
         inter-lp, opara and nimble, without those that refuse the graph or the cluster.
     evaluations
-        Simulations, those of the starts included; these and the best of them once more as a candidate are
-        simulated however few there are.
+        Number of simulations, including one for each start; the starts, and the best of them once more as a candidate,
+        are simulated even if the number is smaller.
     time_limit
-        Most s; only a cap, of which single starts know nothing. Whatever stops the search, the best schedule
-        so far is returned; the schedules in `starts` are simulated in any case.
+        Most s; only a cap, which single starts ignore. Whatever stops the search, the best schedule so far is returned;
+        the schedules in `starts` are simulated in any case.
     rng
         Generator or seed.
     execution
-        None: what runs quickest is part of the search, a placement by stages may be run by events or
-        as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
+        None: the search also chooses the quickest execution; a placement by stages may be run by events or as a
+        captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
     also
-        More starts, besides `starts` or those taken where these are empty. `simsched.compare` passes the schedules
-        of the schedulers before it.
+        More starts, in addition to `starts` or the default ones. `simsched.compare` passes the schedules of the
+        schedulers before it.
     progress
-        Called with what is being done.
+        Called with the name of each step.
 
     Returns
     -------
     Schedule
-        No slower than the best start under the executions that may be. Its model is the
-        simulator: `estimate` is the simulated makespan. `search` says how it was found: ``evaluations``, the ``start``
-        that it came from, ``start_makespan`` of the best start in us as it was given, ``accepted`` changes,
-        ``stopped`` (None, ``"time limit"``, ``"interrupted"`` or ``"nothing to change"``) and ``time_s``.
+        A schedule that is no slower than the best start under the allowed executions. Its model is the simulator:
+        `estimate` is the simulated makespan. `search` holds ``evaluations``, the ``start`` that it came from,
+        ``start_makespan`` of the best given start in us, ``accepted`` changes, ``stopped`` (None, ``"time limit"``,
+        ``"interrupted"`` or ``"nothing to change"``) and ``time_s``.
 
     Raises
     ------
@@ -389,17 +410,17 @@ def search(
     graph always, by stages if it has them). The best one, and up to two near it of another execution or
     scheduler, are annealed for a twentieth of the evaluations each; which of them is best then, for the rest.
 
-    What is simulated next comes from a walk [2]_ of up to 32 moves in machine code (`walk.Walk` lists them), each
-    judged by a quick model: operators share a device in proportion to what they fill of it, copies do
-    not meet, the host is charged for launches. The walk goes further the more of its ends the simulator accepts. What
-    is no worse is taken, what is worse by d with probability exp(-d / T), T falling from 0.4 % to 0.01 % of
-    the best makespan. In stages it is one move at a time, without the model: operators and groups change their
-    stage, stages are merged and split. Three times in ten the operator to begin with is one of the critical
-    path of the simulated trace, looked at every 100 evaluations (a look counts as one).
+    The next candidate to simulate comes from a walk [2]_ of up to 32 moves in native code (`walk.Walk` lists them),
+    each judged by a quick model: operators share a device in proportion to the part that they fill, copies do not meet,
+    the host is charged for launches. The more of its ends the simulator accepts, the further the walk goes. A candidate
+    that is no worse is taken; one that is worse by d is taken with probability exp(-d / T), T falling from 0.4 % to
+    0.01 % of the best makespan. In stages it is one move at a time, without the model: operators and groups change
+    their stage, stages are merged and split. Three times in ten the operator to begin with is one of the critical path
+    of the simulated trace, looked at every 100 evaluations (a look counts as one).
 
-    The launch order stays topological over all devices, so that no candidate waits for ever; what cannot run, for
-    want of links or of room for a block, is not taken. Priorities stay as in the start. Of equal starts the first
-    counts. O(evaluations (steps (V + E) + simulation)).
+    The launch order stays topological over all devices, so that no candidate waits for ever; a candidate that cannot
+    run, because of missing links or a block that does not fit, is not taken. Priorities stay as in the start. On ties
+    the first start counts. O(evaluations (steps (V + E) + simulation)).
 
     References
     ----------
@@ -418,37 +439,41 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    given, more = require_starts("starts", starts), require_starts("also", also)
-    rng, began = default_rng(rng), running_time()
+    entries = require_starts("starts", starts)
+    more = require_starts("also", also)
+    rng = default_rng(rng)
+    began = running_time()
     with Deadline("search", time_limit) as deadline:
-        found: list[Start] = []
-        for one in (*(given or FAST), *more):  # schedules that were given are there anyway
+        candidates: list[Start] = []
+        for one in (*(entries or FAST), *more):  # given schedules are simulated in any case
             if isinstance(one, Schedule):
-                name, plan = one.scheduler, accounted(one, graph, one.scheduler).check(cluster)
-            elif found and deadline.over():
+                name = one.scheduler
+                plan = account_for(one, graph, one.scheduler).check(cluster)
+            elif candidates and deadline.over():
                 continue
             else:
                 try:
-                    name, plan = one, tools.schedule(graph, cluster, one, cost)
+                    name = one
+                    plan = tools.schedule(graph, cluster, one, cost)
                 except CostError:
                     raise  # all others would refuse too
                 except SimschedError:
-                    if given or one in more:
+                    if entries or one in more:
                         raise
                     continue
-            found += variants(name, plan, cluster, cost, tools, execution)
-        if not found:
+            candidates += variants(name, plan, cluster, cost, tools, execution)
+        if not candidates:
             raise SchedulerError(f"search: no start runs with execution={execution!r}; give others in starts")
-        found.sort(key=lambda start: start.makespan)
-        start = found[0]
+        candidates.sort(key=lambda start: start.makespan)
+        start = candidates[0]
         arms: list[Arm] = []
-        spent = len(found)
+        spent = len(candidates)
 
         def report(more: int, makespan: float) -> None:
             if progress is not None:
                 progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
 
-        for tried in _worth_a_trial(found):
+        for tried in _worth_a_trial(candidates):
             if arms and (spent >= evaluations or deadline.over()):
                 break
             arms.append(arm := Arm(tried, cluster, cost, tools, rng, deadline))
@@ -464,7 +489,7 @@ def search(
         search={
             "evaluations": spent,
             "start": best.name if best.best < start.makespan else start.name,
-            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+            "start_makespan": min((s.makespan for s in candidates if s.given), default=start.makespan),
             "accepted": sum(arm.accepted for arm in arms),
             "stopped": stopped,
             "time_s": running_time() - began,
@@ -473,7 +498,7 @@ def search(
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:
-    """Return the best start and those near it that are of another execution or of another scheduler."""
+    """Return the best start, and nearly as good ones of another execution or another scheduler."""
     tried: list[Start] = []
     for start in found:
         if len(tried) == _ARMS or start.makespan > _NEAR * found[0].makespan:

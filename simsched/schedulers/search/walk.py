@@ -1,7 +1,7 @@
 """A walk of changes to a candidate, judged by a quick model of its makespan: operators share a device in proportion.
 
-An operator starts when the one before it on its stream and all it reads from are over and there, and the host has
-launched it. What runs on a device at once slows down alike by the sum of the loads, if that is above 1.
+An operator starts when the one before it on its stream has ended, its inputs are there, and the host has launched it.
+Operators that run on a device at once all slow down by the sum of their loads, if that is above 1.
 """
 
 from functools import cache
@@ -14,30 +14,30 @@ from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import Edge, transfer, ways
+from simsched.schedulers.listing import EdgeEnd, transfer, ways
 
 
 class Op(Row):
-    """An operator: where its `inputs` and `readers` begin, up to the next one's; how far the model is with it."""
+    """An operator: the begins of its `inputs` and `readers`, up to the next one's; and the model's progress with it."""
 
-    ready: f8  # when it is launched and its inputs are there, as far as that is known, in us
-    left: f8  # us of its own
+    ready: f8  # time in us when it is launched and its inputs are there, as far as known
+    left: f8  # remaining us of the operator
     first_input: i4
     first_reader: i4
-    missing: i4  # what it waits for
+    missing: i4  # number of operators that it waits for
     behind: i4  # the next one on its stream, or -1
 
 
-class Cost(Row):
-    """An operator on a device: us that it takes alone, part that it fills, us of the host to launch it."""
+class WalkCost(Row):
+    """An operator on a device: its us alone, the part that it fills, and the host's us to launch it."""
 
     time: f8
     load: f8
     issue: f8
 
 
-class Place(Row):
-    """A device, the load of what runs on it, and the us that its host has spent on launches."""
+class WalkPlace(Row):
+    """A device, the load of its running operators, and the us that its host has spent on launches."""
 
     gap: f8
     hop: f8
@@ -59,7 +59,7 @@ class Draw(Row):
 
 
 class Move(Row):
-    """A kind of change: the draw below which it is chosen, how often it was, how often that made things better."""
+    """A kind of change: the draw below which it is chosen, the number of its uses, and of those that improved."""
 
     below: f8
     tries: i8
@@ -90,20 +90,21 @@ class Walked(Table):
     moves: Rows[Move] = length("8")
     ops: Rows[Op] = length("n_ops + 1")
     inputs: Column[i4]
-    readers: Rows[Edge]
-    costs: Rows[Cost]  # by device and operator
-    devices: Rows[Place]
-    latency: Column[f8]  # from each device to each other; inf: there is no way
+    readers: Rows[EdgeEnd]
+    costs: Rows[WalkCost]  # by device and operator
+    devices: Rows[WalkPlace]
+    latency: Column[f8]  # from each device to each other; inf: not linked
     bandwidth: Column[f8]
     last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
-    waiting: Column[i4] = length("n_ops")  # for their time alone
+    waiting: Column[i4] = length("n_ops")  # operators that wait for their time alone
     running: Column[i4] = length("n_ops")
 
 
 def makespan_of(s: Walked) -> float:
     """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
     _line_up(s)
-    s.now, s.n_running = 0.0, 0
+    s.now = 0.0
+    s.n_running = 0
     while s.n_waiting > 0 or s.n_running > 0:
         then = inf  # when next an operator starts or ends
         for k in range(s.n_waiting):
@@ -120,7 +121,7 @@ def makespan_of(s: Walked) -> float:
 
 
 def _line_up(s: Walked) -> None:
-    """Put every operator behind the one before it on its stream."""
+    """Put every operator after the one before it on its stream."""
     s.n_waiting = 0
     for d in range(s.n_devices):
         s.devices[d].issued = 0.0
@@ -129,7 +130,8 @@ def _line_up(s: Walked) -> None:
         s.last[lane] = -1
     for k in range(s.n_ops):
         v = s.order[k]
-        op, device = s.ops[v], s.devices[s.device[v]]
+        op = s.ops[v]
+        device = s.devices[s.device[v]]
         device.issued += s.costs[s.device[v] * s.n_ops + v].issue
         op.ready = 0.0
         op.missing = 1 + s.ops[v + 1].first_input - op.first_input
@@ -143,13 +145,15 @@ def _line_up(s: Walked) -> None:
 
 
 def _run_until(s: Walked, then: float, later: float) -> None:
-    """Run on; release those that wait for what is over then, or a rounding error later."""
+    """Run until a time; release operators whose waits end then, or a rounding error later."""
     n = s.n_running
     for k in range(n):
-        op, slower = s.ops[s.running[k]], max(1.0, s.devices[s.device[s.running[k]]].loaded)
+        op = s.ops[s.running[k]]
+        slower = max(1.0, s.devices[s.device[s.running[k]]].loaded)
         is_over = s.now + op.left * slower <= later
         op.left = -1.0 if is_over else op.left - (then - s.now) / slower
-    s.now, s.n_running = then, 0
+    s.now = then
+    s.n_running = 0
     for k in range(n):
         u = s.running[k]
         if s.ops[u].left < 0.0:
@@ -160,13 +164,14 @@ def _run_until(s: Walked, then: float, later: float) -> None:
 
 
 def _end(s: Walked, u: int) -> None:
-    """Tell those that wait for an operator that it is over."""
+    """Release the operators that wait for an operator."""
     here = s.device[u]
     device = s.devices[here]
     device.loaded -= s.costs[here * s.n_ops + u].load
     for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
         edge = s.readers[k]
-        there, arrival = s.device[edge.op], s.now
+        there = s.device[edge.op]
+        arrival = s.now
         if there != here or s.stream[edge.op] != s.stream[u]:
             copy = transfer(edge, here, there, s.n_devices, s.latency, s.bandwidth)
             arrival += s.devices[there].hop + copy
@@ -186,11 +191,12 @@ def _arrive(s: Walked, v: int, time: float) -> None:
 
 
 def _start_ready(s: Walked, later: float) -> None:
-    """Start what waits for no later time."""
+    """Start operators that wait for no later time."""
     k = 0
     while k < s.n_waiting:
         v = s.waiting[k]
-        op, device = s.ops[v], s.devices[s.device[v]]
+        op = s.ops[v]
+        device = s.devices[s.device[v]]
         if op.ready > later:
             k += 1
             continue
@@ -219,18 +225,20 @@ def walk(s: Walked) -> None:
     now = makespan_of(s)
     _copy(s.candidate, s.kept, 4 * s.n_ops)
     for step in range(s.n_steps):
-        draw, m = s.draws[step], 0
+        draw = s.draws[step]
+        m = 0
         guided = s.n_path > 0 and draw.guided < GUIDED
         op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
         while draw.move >= s.moves[m].below:
             m += 1
         _change(s, m, op, draw)
-        found, move = makespan_of(s), s.moves[m]
+        makespan = makespan_of(s)
+        move = s.moves[m]
         move.tries += 1
-        if found < now:
+        if makespan < now:
             move.wins += 1
-        if found <= now + s.temperature * draw.patience:
-            now = found
+        if makespan <= now + s.temperature * draw.patience:
+            now = makespan
             _copy(s.candidate, s.kept, 4 * s.n_ops)
         else:
             _copy(s.kept, s.candidate, 4 * s.n_ops)
@@ -244,9 +252,11 @@ def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
 
 def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     """Make one move around an operator."""
-    device, stream = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+    device = int(draw.a * s.n_devices)
+    stream = int(draw.b * s.n_streams)
     if move == _RELOCATE:
-        s.device[op], s.stream[op] = device, stream
+        s.device[op] = device
+        s.stream[op] = stream
     if move in (_RELOCATE, _REORDER):
         _reorder(s, op, draw.c)
     elif move == _EXCHANGE:
@@ -274,12 +284,14 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
 
 def _reorder(s: Walked, op: int, draw: float) -> None:
     """Launch an operator at another place that its producers and consumers leave."""
-    first, last = 0, s.n_ops - 1
+    first = 0
+    last = s.n_ops - 1
     for k in range(s.ops[op].first_input, s.ops[op + 1].first_input):
         first = max(first, s.place[s.inputs[k]] + 1)
     for k in range(s.ops[op].first_reader, s.ops[op + 1].first_reader):
         last = min(last, s.place[s.readers[k].op] - 1)
-    at, to = s.place[op], first + int(draw * (last - first + 1))
+    at = s.place[op]
+    to = first + int(draw * (last - first + 1))
     step = 1 if to > at else -1
     while at != to:
         s.order[at] = s.order[at + step]
@@ -291,8 +303,10 @@ def _reorder(s: Walked, op: int, draw: float) -> None:
 
 def _follow(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator where one that it reads from, or that reads from it, is."""
-    first_input, first_reader = s.ops[op].first_input, s.ops[op].first_reader
-    n_in, n_out = s.ops[op + 1].first_input - first_input, s.ops[op + 1].first_reader - first_reader
+    first_input = s.ops[op].first_input
+    first_reader = s.ops[op].first_reader
+    n_in = s.ops[op + 1].first_input - first_input
+    n_out = s.ops[op + 1].first_reader - first_reader
     if n_in + n_out == 0:
         return
     k = int(draw.c * (n_in + n_out))
@@ -312,24 +326,30 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
             return
         part *= onward
         op = s.readers[first + int(part)].op
-        part -= int(part)  # what is left of it is as random
+        part -= int(part)  # the remainder is as random
 
 
 def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
-    """Let the lanes of two operators exchange what they launch from the first on, for a while or to the end."""
-    device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]
-    start, end = s.place[op], s.n_ops
+    """Let the lanes of two operators exchange their launches from the first on, for a while or to the end."""
+    device = s.device[op]
+    stream = s.stream[op]
+    to_device = s.device[other]
+    to_stream = s.stream[other]
+    start = s.place[op]
+    end = s.n_ops
     if draw.b < 0.5:
         end = min(end, start + 2 + int(draw.c * (_SPAN - 2)))
     for k in range(start, end):
         v = s.order[k]
         if s.device[v] == device and s.stream[v] == stream:
-            s.device[v], s.stream[v] = to_device, to_stream
+            s.device[v] = to_device
+            s.stream[v] = to_stream
         elif s.device[v] == to_device and s.stream[v] == to_stream:
-            s.device[v], s.stream[v] = device, stream
+            s.device[v] = device
+            s.stream[v] = stream
 
 
-_LEAST: Final = 0.05  # of the choice of a move, whatever it has been worth
+_LEAST: Final = 0.05  # least probability of a move, whatever it has been worth
 _STEPS: Final = 10.0  # of a walk at first
 _MOST_STEPS: Final = 32
 _MOST_WORK: Final = 20_000  # steps times operators
@@ -347,25 +367,27 @@ class Walk:
     streams
         Streams of each device that it may use.
     graph, cluster, cost
-        What the model knows of.
+        The graph, the cluster and the cost model.
     captured
         Whether the candidate runs as a captured graph: no host launches its operators one by one.
 
     Notes
     -----
-    Moves: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
-    ``exchange`` two operators that are launched about the same time; ``follow`` an operator that it reads
-    from or that reads from it; put a ``chain`` of readers on any stream; ``cross`` two streams: they exchange what
-    they launch from then on; ``gather`` a stretch of the critical path on one stream; ``clear`` the
-    stream around an operator. Operators stay behind all that they read from.
-    O(V (streams in use) + E) for each step.
+    Moves: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch; ``exchange`` two operators
+    that are launched about the same time; ``follow`` a producer or a reader; put a ``chain`` of readers on any stream;
+    ``cross`` two streams: they exchange their later launches; ``gather`` a stretch of the critical path on one stream;
+    ``clear`` the stream around an operator. Operators stay after all their producers. O(V (streams in use) + E) for
+    each step.
     """
 
     def __init__(
         self, rows: Ints, streams: int, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
     ) -> None:
-        n, n_devices, times = len(graph), len(cluster), times_by_device(graph, cluster, cost)
-        costs, devices = np.zeros((n_devices, n), Cost.dtype), np.zeros(n_devices, Place.dtype)
+        n = len(graph)
+        n_devices = len(cluster)
+        times = times_by_device(graph, cluster, cost)
+        costs = np.zeros((n_devices, n), WalkCost.dtype)
+        devices = np.zeros(n_devices, WalkPlace.dtype)
         for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
             loads = _loads(graph, device)
             launches = np.diff(kernels_on(graph, device).ptr)
@@ -376,7 +398,7 @@ class Walk:
         latency, bandwidth = ways(cluster)
         in_ptr, incoming = graph.incoming
         out_ptr, outgoing = graph.outgoing
-        readers = np.zeros(len(graph.src), Edge.dtype)
+        readers = np.zeros(len(graph.src), EdgeEnd.dtype)
         readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
         self._table = table = Walked(
@@ -395,7 +417,8 @@ class Walk:
             latency=latency,
             bandwidth=bandwidth,
         )
-        table["ops"]["first_input"], table["ops"]["first_reader"] = in_ptr, out_ptr
+        table["ops"]["first_input"] = in_ptr
+        table["ops"]["first_reader"] = out_ptr
         self._moves = table["moves"]
         self._moves["below"] = np.linspace(0.0, 1.0, len(self._moves) + 1)[1:]
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
@@ -409,18 +432,22 @@ class Walk:
         path
             The operators of the critical path of the candidate, or of one like it.
         temperature
-            In us: what the model calls worse by d is taken with probability exp(-d / temperature).
+            Temperature in us: a candidate that the model calls worse by d is taken with probability exp(-d /
+            temperature).
         """
-        table, steps = self._table, int(self._steps)
+        table = self._table
+        steps = int(self._steps)
         draws = rng.random((steps, Draw.dtype.itemsize // 8))
         draws[:, -1] = rng.standard_exponential(steps)
         table["path"], table["draws"] = path, draws.view(Draw.dtype)
-        table.n_path, table.n_steps, table.temperature = len(path), steps, temperature
+        table.n_path = len(path)
+        table.n_steps = steps
+        table.temperature = temperature
         walk(table)
         return table.makespan
 
     def adapt(self, accepted: float) -> None:
-        """Go further where the simulator accepts most of what the model proposes, else less far.
+        """Make walks longer where the simulator accepts most of the model's proposals, else shorter.
 
         Moves that make the candidate better by the model become more likely.
         """
@@ -438,12 +465,12 @@ class Walk:
 def _loads(graph: OpGraph, device: Device) -> Floats:
     """Return the part of a device that each operator fills, NaN if it does not fit, shape (n_ops,).
 
-    Its utilization; or that of its kernels weighted by their time, in blocks of those that the device holds at once.
+    An operator's utilization; or its kernels', weighted by their time, in blocks relative to the device's capacity.
     """
     loads = np.nan_to_num(graph.utilization) * device.contention
 
     @cache
-    def held(*shape: int) -> float:
+    def hold(*shape: int) -> float:
         try:
             return float(occupancy(device, Kernel(1, *shape)).blocks * device.sms)
         except ClusterError:
@@ -454,7 +481,7 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
     if len(rows):
         columns = (launches.threads, launches.registers, launches.shared_memory)
         shapes = zip(*(column[rows].tolist() for column in columns), strict=True)
-        room = np.array([held(*shape) for shape in shapes])
+        room = np.array([hold(*shape) for shape in shapes])
         filled = launches.share[rows] * np.minimum(1.0, launches.blocks[rows] / room) * device.contention
         op = launches.op[rows]
         loads[op] = 0.0

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.text import printable_lines
-from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
+from simsched.show.chart import MOST_MARKS, Axis, Chart, break_name, number
 
 # of each shape of `simsched.show.chart`
 _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
@@ -21,9 +21,11 @@ _MARKS: Final = (
     "triangle-left",
     "triangle-right",
 )
-_BAR, _ROOM = 26, 100  # pixels of a bar, and of what stands around bars
+# pixels of a bar, and around bars
+_BAR = 26
+_ROOM = 100
 _LINE: Final = 22  # characters on a line of a name
-_TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
+_TOOLS: Final = 44  # pixels at the right for the toolbar, beside the legend
 
 
 def plain(text: str) -> str:
@@ -36,12 +38,12 @@ def plain(text: str) -> str:
 
 
 def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
-    """Return the title of a chart, what it shows in a sentence, its height in pixels, and its traces and layout.
+    """Return a chart's title, a sentence on its contents, its height in pixels, and its traces and layout.
 
     Colours of texts, axes and grounds follow the theme of the page.
     """
     traces, layout, height = _DRAWN[chart.kind](chart)
-    # a reference crosses the axis of the values, what is upright that of the places
+    # a reference crosses the axis of the values, upright lines cross the axis of the places
     across = [("x" if chart.lying else "y", chart.reference, "dash")] if chart.reference and chart.kind != "map" else []
     across += [("x", at, "dot") for at in chart.upright]
     shapes = [
@@ -70,9 +72,10 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
-    what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
-    values = np.concatenate([row for given in chart.series.values() for row in given.values()])
-    low, high = number(float(values.min())), number(float(values.max()))
+    what = f"{len(chart.series)} by {len(chart.places)}" if chart.has_groups else f"{len(chart.series)}"
+    values = np.concatenate([row for cells in chart.series.values() for row in cells.values()])
+    low = number(float(values.min()))
+    high = number(float(values.max()))
     summary = f"{title}: {chart.kind} chart of {what}, values from {low} to {high}"
     return title, summary, height, {"data": traces, "layout": layout}
 
@@ -82,7 +85,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.told(name)]), {"legendgroup": plain(str(name))}
+        (label,), group = _names([chart.legend_text(name)]), {"legendgroup": plain(str(name))}
         if low != high:
             traces.append(
                 {
@@ -112,7 +115,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         )
     axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
     if chart.ticks:
-        axis |= {"tickvals": chart.ticks, "ticktext": [number(each) for each in chart.ticks]}
+        axis |= {"tickvals": chart.ticks, "ticktext": [number(tick) for tick in chart.ticks]}
     return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
 
 
@@ -136,16 +139,16 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         if any(errors):
             trace["error_x"] = {"type": "data", "array": errors, "color": "#808080"}
         elif chart.kind == "bar":
-            texts = [f"{each:.3g}" for each in means]
+            texts = [f"{mean:.3g}" for mean in means]
             trace |= {"text": texts, "textposition": "outside", "cliponaxis": False}
         traces.append(trace)
     return traces, *_lying(chart)
 
 
 def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
-    """Return the layout and the height of what lies from top to bottom."""
-    several = len(chart.series) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
-    n = len(chart.places if chart.grouped else chart.series) * max(1.0, 0.6 * several)
+    """Return the layout and the height of a chart that lists places from top to bottom."""
+    several = len(chart.series) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
+    n = len(chart.places if chart.has_groups else chart.series) * max(1.0, 0.6 * several)
     mode = "group" if several > 1 else "overlay"
     return {
         "yaxis": {
@@ -170,7 +173,8 @@ def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         for x, values in chart.series[name].items():
             low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
             within = np.abs(values - (low + high) / 2) <= 2 * (high - low)
-            inside, beyond = values[within], np.sort(values[~within])
+            inside = values[within]
+            beyond = np.sort(values[~within])
             label, at = _names([name, name if x is None else x])
             traces.append(
                 {
@@ -200,13 +204,14 @@ def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     rows = chart.rows[::-1]  # from the bottom
     values = [[chart.means.get((row, x)) for x in chart.places] for row in rows]
-    texts = [["" if each is None else f"{each:.3g}" for each in row] for row in values]
+    texts = [["" if value is None else f"{value:.3g}" for value in row] for row in values]
     ticks: Any = chart.colours
     colours: Any = "Cividis"
     if chart.reference is not None:
-        values = [[None if each is None else float(np.log(each)) for each in row] for row in values]
-        ticks, colours = np.log(ticks).tolist(), [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
-    bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{each:.3g}" for each in chart.colours]}
+        values = [[None if value is None else float(np.log(value)) for value in row] for row in values]
+        ticks = np.log(ticks).tolist()
+        colours = [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
+    bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in chart.colours]}
     trace = {
         "type": "heatmap",
         "x": _names(chart.places),
@@ -293,7 +298,7 @@ _DRAWN: Final = {
 
 def _names(places: Any) -> list[str]:
     """Return texts for an axis, in as many lines as they need."""
-    return [plain(broken(str(each), _LINE)).replace("\n", "<br>") for each in places]
+    return [plain(break_name(str(place), _LINE)).replace("\n", "<br>") for place in places]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its styles, scripts and numbers in it, and what it says of each kind of result."""
+"""The page: one HTML file with its styles, scripts and numbers in it, and the sections of each kind of result."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from simsched.experiments.result import Result, Table, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
-from simsched.show.chart import Axis, Chart, named, number, timed
+from simsched.show.chart import Axis, Chart, by_name, in_time_unit, number
 from simsched.show.facts import cluster_pairs, graph_facts, replay_facts, run_facts, short, texts
 from simsched.show.gantt import gantt_data
 from simsched.show.markup import pieces, read_resource
@@ -67,9 +67,9 @@ def write_report(
     path
         Where to write it, whole or not at all.
     title
-        Of the page; by default that of the first section.
+        Title of the page; by default the first section's.
     command
-        What it was made with, for the section on its origin.
+        The command that made it, for the section on its origin.
 
     Returns
     -------
@@ -87,18 +87,20 @@ def write_report(
 
     Notes
     -----
-    A page is the same for the same results but for its date. It forbids itself, by its content security policy, to
-    load anything, and to run any script but those whose digests it names. O(n log n) for n spans.
+    A page is the same for the same results but for its date. Its content security policy forbids to load anything, and
+    to run any script but those whose digests it names. O(n log n) for n spans.
     """
-    given = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
-    sections = [each for result in given for each in sections_of(result)]
+    subjects = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
+    sections = [section for result in subjects for section in sections_of(result)]
     if not sections:
         raise ReportError("there is nothing to report: give a comparison, a study, a what-if, a trace, ...")
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    about = {"made on": date, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
     about |= {"command": command} if command else {}
     sections.append(Section("Origin", pairs("How this page was made", about.items())))
-    parts = (_piece("section", id=f"s{i}", title=each.title, inner_=each.html) for i, each in enumerate(sections))
+    parts = (
+        _piece("section", id=f"s{i}", title=section.title, inner_=section.html) for i, section in enumerate(sections)
+    )
     body = "\n".join(parts)
     own = "\n".join(read_resource(f"report/{name}.js") for name in ("page", "figures", "gantt"))
     drawing = library() if 'class="plot"' in body else ""
@@ -109,13 +111,13 @@ def write_report(
         _piece(
             "page",
             title=title or sections[0].title,
-            subtitle=f"Made by simsched on {made}",
+            subtitle=f"Made by simsched on {date}",
             policy_=policy,
             style_=read_resource("report/page.css"),
             body_=body,
             own_=own,
-            links_="".join(_piece("link", name=f"s{i}", text=each.title) for i, each in enumerate(sections)),
-            # not run as the page is read: texts and tables are there before it is
+            links_="".join(_piece("link", name=f"s{i}", text=section.title) for i, section in enumerate(sections)),
+            # not run while the page is parsed: texts and tables appear before it is
             later_=_piece("plotly", script_=drawing) if drawing else "",
         )
         + "\n"
@@ -126,7 +128,7 @@ def write_report(
 
 
 def library() -> str:
-    """Return Plotly's script, in which nothing ends the element it stands in.
+    """Return Plotly's script, in which no text ends the element that contains it.
 
     Raises
     ------
@@ -148,21 +150,21 @@ class Section:
 
 
 def text(said: str, tone: str = "plain") -> str:
-    """Return a paragraph, if there is anything to say.
+    """Return a paragraph, or nothing for an empty text.
 
-    Its tone is ``"plain"``, ``"lead"`` (what the section comes to), ``"note"`` or ``"warning"``.
+    Its tone is ``"plain"``, ``"lead"`` (the section's main result), ``"note"`` or ``"warning"``.
     """
     return _piece("text", tone=tone, text=said) if said else ""
 
 
 def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Return names and what they stand for, one line each."""
-    body = "".join(_piece("pair", name=name, text=said) for name, said in rows)
+    """Return names and their values, one line each."""
+    body = "".join(_piece("pair", name=name, text=value) for name, value in rows)
     return _piece("pairs", caption=caption, body_=body)
 
 
 def table(shown: Table, mark: str = "best") -> str:
-    """Return a table that readers can sort; `mark` is what is said of the row that is set off."""
+    """Return a table that readers can sort; `mark` explains the emphasised row."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading in shown.headings]
     head = "".join(_piece("head", look_=look, heading=heading) for heading, look in zip(headings, looks, strict=True))
@@ -171,7 +173,8 @@ def table(shown: Table, mark: str = "best") -> str:
         best = i == shown.best
         body += f"<tr{' class=best' * best}>"
         for c, (cell, look) in enumerate(zip(row, looks, strict=True)):
-            key, marked = sort_key(cell), "" if c or not best else _piece("mark", text=mark)
+            key = sort_key(cell)
+            marked = "" if c or not best else _piece("mark", text=mark)
             sorts = "" if key is None else f' data-v="{key}"'
             if c:
                 body += _piece("cell", heading=headings[c], look_=look, sorts_=sorts, text=cell, mark_=marked)
@@ -182,14 +185,14 @@ def table(shown: Table, mark: str = "best") -> str:
 
 
 def sort_key(cell: str) -> str | None:
-    """Return the number that a cell sorts by: the one it begins with, in library units; none of what is missing.
+    """Return the number that a cell sorts by: the one it begins with, in library units; none for missing values.
 
     >>> sort_key("1.5 ms"), sort_key("-"), sort_key("lios")
     ('1500.0', '', None)
     """
-    found = _NUMBER.match(cell)
-    if found:
-        return repr(float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0))
+    match = _NUMBER.match(cell)
+    if match:
+        return repr(float(match[1].replace(",", "")) * _UNITS.get(match[2], 1.0))
     return "" if cell in ("-", "") else None
 
 
@@ -201,28 +204,29 @@ def figure(chart: Chart) -> str:
 
 
 def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
-    """Return what ran when, with load curves below on the same axis of time.
+    """Return a Gantt chart, with load curves below on the same axis of time.
 
-    Each row of a measured trace of the same program stands below the simulated one.
+    Each row of a measured trace of the same program is below the simulated one.
     """
-    found = gantt_data([trace] if measured is None else [trace, measured])
-    n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
-    legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
-    legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
+    data = gantt_data([trace] if measured is None else [trace, measured])
+    n = len(data["bars"]["row"])
+    used = set(data["bars"]["kind"])
+    legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(data["kinds"]) if k in used]
+    legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if data["loads"] else []
     return _piece(
         "gantt",
         title=title,
         n=n,
-        rows=len(found["rows"]),
-        swatches_="".join(_piece("swatch", text=said, colour=colour) for said, colour in legend),
-        hosts_=_piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
-        note_=text("; ".join(found.pop("notes")), "note"),
-        data_=json_text(found),
+        rows=len(data["rows"]),
+        swatches_="".join(_piece("swatch", text=label, colour=colour) for label, colour in legend),
+        hosts_=_piece("hosts") if any(row["what"] == "host" for row in data["rows"]) else "",
+        note_=text("; ".join(data.pop("notes")), "note"),
+        data_=json_text(data),
     )
 
 
 def tabs(label: str, panels: Mapping[str, str]) -> str:
-    """Return alternatives by name, of which one is seen at a time, and all are printed; the first is open."""
+    """Return alternatives by name, of which the screen shows one at a time, and print shows all; the first is open."""
     buttons = "".join(
         _piece("button", label=name, here=str(not i).lower(), focus=-1 if i else 0) for i, name in enumerate(panels)
     )
@@ -234,7 +238,7 @@ def tabs(label: str, panels: Mapping[str, str]) -> str:
 
 
 def json_text(value: Any) -> str:
-    r"""Return JSON that may stand in a script element: no text in it can end the element.
+    r"""Return JSON for a script element: no text in it can end the element.
 
     >>> json_text({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'
@@ -245,10 +249,10 @@ def json_text(value: Any) -> str:
         If a number in it is not finite.
     """
     try:
-        found = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:
         raise ReportError("a figure holds a number that is not finite; give None in its place") from None
-    return found.translate(_ESCAPES)
+    return text.translate(_ESCAPES)
 
 
 def sections_of(result: Any) -> Sequence[Section]:
@@ -265,7 +269,8 @@ def sections_of(result: Any) -> Sequence[Section]:
         return _MAKERS.get(result.view, _finding)(result)
     if isinstance(result, Trace):
         name = f"{result.graph.name} on {result.cluster.name}"
-        blames, about = _blames({"critical path": result}), _parameters(result.graph, result.cluster)
+        blames = _blames({"critical path": result})
+        about = _parameters(result.graph, result.cluster)
         return (Section(name, _run(result), gantt(f"What runs when: {name}", result), blames, about),)
     if isinstance(result, Replay):
         return replay_sections(result)
@@ -273,16 +278,18 @@ def sections_of(result: Any) -> Sequence[Section]:
 
 
 def _parameters(graph: OpGraph, cluster: Cluster) -> str:
-    """Return what was scheduled and on what."""
+    """Return the graph, the cluster and the options."""
     workload = short(texts(graph_facts(graph, cluster.devices[0], widest=None)))
     return pairs("Workload", workload) + pairs("Cluster", short(cluster_pairs(cluster)))
 
 
 def _finding(found: Any) -> Sequence[Section]:
-    """Return what an analysis says of itself: its sentences, its chart and its table."""
-    shown, blocks = found.table(), []
+    """Return a finding's sentences, its chart and its table."""
+    shown = found.table()
+    blocks = []
     if found.view == "explanation":
-        blocks, shown = [text(sentence) for sentence in found.sentences], shown._replace(note="")
+        blocks = [text(sentence) for sentence in found.sentences]
+        shown = shown._replace(note="")
     try:
         blocks.append(figure(chart_of(found)))
     except SimschedError as error:
@@ -295,7 +302,8 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
     from simsched.experiments.whatif.explain import explain
 
-    title, best = f"{found.graph.name} on {found.cluster.name}", found.best()
+    title = f"{found.graph.name} on {found.cluster.name}"
+    best = found.best()
     about = Section("Parameters", _parameters(found.graph, found.cluster))
     if best is None:
         none = text("No scheduler found a schedule; the table says why.", "warning")
@@ -305,7 +313,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     traces = {row.scheduler: found.traces[row.scheduler] for row in by_time if row.scheduler in found.traces}
     speedups = {row.scheduler: row.speedup for row in by_time if row.scheduler in traces and row.speedup is not None}
     if speedups:
-        blocks.append(figure(Chart("bar", named(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
+        blocks.append(figure(Chart("bar", by_name(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
     blocks.append(_blames(traces))
     blocks += [figure(chart_of(found))] if found.samples else []
     sections = [Section(title, *blocks), _runs(traces, "Schedulers")]
@@ -317,22 +325,22 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
 
 
 def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
-    """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
-    said = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
+    """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
+    sentence = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
         note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
         gain = format_gain(best.speedup, best.speedup_low, best.speedup_high, " times", note)
-        said += f", {gain} as fast as {found.baseline}"
+        sentence += f", {gain} as fast as {found.baseline}"
     if best.over_bound is not None:
-        said += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
+        sentence += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
     alike = [row for row in found.rows if row.place == 1 and row is not best]
     alike.sort(key=lambda row: row.makespan_us or 0.0)
     rivals = ", ".join(row.scheduler for row in alike[:3]) + (f" and {len(alike) - 3} more" if len(alike) > 3 else "")
-    return f"{said}." + (f" Not told apart at 90 % from {rivals}: measure them." if alike else "")
+    return f"{sentence}." + (f" Not told apart at 90 % from {rivals}: measure them." if alike else "")
 
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
-    """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
+    """Return the advice, the commands to type next and the assumptions, then the comparison of all schedulers."""
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}",
         text(" ".join(found.verdict), "lead"),
@@ -344,13 +352,13 @@ def _advice(found: "advise.Advice") -> Sequence[Section]:
 
 
 def _blames(traces: Mapping[str, Trace]) -> str:
-    """Return a bar for each run, of what its critical path is blamed on."""
+    """Return a bar for each run: its critical path's time by cause."""
     blames = {name: trace.critical_path().blame for name, trace in traces.items()}
     causes = [cause for cause in next(iter(blames.values())) if any(blame[cause] > 0 for blame in blames.values())]
     series = {cause: {name: blame[cause] for name, blame in blames.items()} for cause in causes}
     series = series or {"nothing": dict.fromkeys(blames, 0.0)}
     title = "Where the time of the critical path goes"
-    return figure(timed(Chart("stack", series, y=Axis("critical path"), title=title)))
+    return figure(in_time_unit(Chart("stack", series, y=Axis("critical path"), title=title)))
 
 
 def _runs(traces: Mapping[str, Trace], label: str) -> Section:
@@ -364,15 +372,16 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
 
 
 def _duel(found: "duel.Duel") -> Sequence[Section]:
-    """Return why one schedule loses to another: where the time of both goes, what runs when, and what bounds them."""
-    traces, shown = found.traces, found.table()
+    """Return the reasons why one schedule loses to another: time by cause, traces, and bottlenecks of both."""
+    traces = found.traces
+    shown = found.table()
     reasons = [text(sentence, "lead" if i == 0 else "") for i, sentence in enumerate(found.reasons)]
     first = Section(shown.title, *reasons, table(shown._replace(note="")), _blames(traces))
     return first, _runs(traces, "Schedulers"), Section("Parameters", _parameters(found.graph, found.cluster))
 
 
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
-    """Return what changes do to the makespan: before, after and the difference."""
+    """Return the makespan before and after changes, and the difference."""
     traces = {name: case.trace for name, case in answer.runs.items()}
     lead = (
         f"{answer.before.schedule.graph.name} takes {format_time(answer.makespan)} instead of "
@@ -392,19 +401,22 @@ def _run(trace: Trace) -> str:
 
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
-    """Return what was measured, beside a prediction if there is one."""
-    found, trace, lead, chart = replay.summary, replay.trace, "", gantt("What ran when", replay.trace)
+    """Return measurements, beside a prediction if there is one."""
+    summary = replay.summary
+    trace = replay.trace
+    lead = ""
+    chart = gantt("What ran when", replay.trace)
     if simulated is not None:
-        off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
-        lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
+        off = f": {100 * (simulated.makespan / summary.median - 1):+.1f} %" if summary.median else ""
+        lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(summary.median)}{off}."
         chart = gantt("Simulated over measured", simulated, trace)
-    said = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
+    facts = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
     boxes = figure(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
     return (
         Section(
             f"{replay.name}: {trace.graph.name} measured",
             text(lead, "lead"),
-            pairs("What was measured", said.items()),
+            pairs("What was measured", facts.items()),
             chart,
             boxes,
             _parameters(trace.graph, trace.cluster),
@@ -413,7 +425,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
 
 
 def _study(results: "study.Results") -> Sequence[Section]:
-    """Return means, figures, how far a study is, what its searches say, and what it is made of."""
+    """Return a study's means, figures, progress, search statistics, and inputs."""
     from simsched.experiments.study.study import swept_columns
     from simsched.show.study import charts_of
 
@@ -426,11 +438,12 @@ def _study(results: "study.Results") -> Sequence[Section]:
     }
     facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
     facts |= {"folder": str(results.folder)} if results.folder is not None else {}
-    about, status = Section("Parameters", pairs("The study", facts.items())), table(results.status())
+    about = Section("Parameters", pairs("The study", facts.items()))
+    status = table(results.status())
     if not done:
         return (Section(results.study.name, text(lead, "warning"), status), about)
     speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
-    said = grouped(
+    spellings = grouped(
         ((row["scheduler"], key.removeprefix("search.")), float(value))
         for row in done
         for key, value in row.items()
@@ -444,7 +457,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
         figure(chart) if isinstance(chart, Chart) else text(f"{name} is not drawn: {chart}", "note")
         for name, chart in charts
     )
-    cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in said.items()]
+    cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in spellings.items()]
     headings = ("scheduler", "figure", "mean", "least", "most")
     searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1))) if cells else ""
     first = Section(results.study.name, text(lead, "lead"), table(results.table()))
@@ -455,7 +468,8 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
     from simsched.experiments.accuracy import percent
 
-    last, n = found.rounds[-1], len(found.rounds)
+    last = found.rounds[-1]
+    n = len(found.rounds)
     lead = (
         f"After {n} round{'' if n == 1 else 's'} predictions of schedules that no fit has seen are off by "
         f"{percent(last.mean_error)} on average; {percent(last.uncalibrated_error)} before calibration."
@@ -468,13 +482,13 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
         text(note, "note"),
         table(found.table(), "predicted fastest"),
     )
-    made = sorted(
+    rows = sorted(
         (row for row in last.schedules if row.scheduler in found.traces and not row.is_random),
         key=lambda row: row.predicted_us or 0.0,
     )
     panels = {
         row.scheduler: gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace)
-        for row in made[:_MOST_CHARTS]
+        for row in rows[:_MOST_CHARTS]
         for trace, replay in (found.traces[row.scheduler],)
     }
     charts = (Section("What ran when", tabs("Schedulers", panels)),) if panels else ()
@@ -489,7 +503,7 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     return Section(title, *blocks), *charts, about
 
 
-# by the views of results: none of their packages is imported for nothing
+# by the views of results: no package is imported without need
 _MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
     "comparison": _comparison,
     "advice": _advice,

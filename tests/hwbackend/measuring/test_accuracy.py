@@ -17,7 +17,7 @@ from simsched.base.codec import write
 from simsched.base.errors import BackendError, FileError, SchedulerError, UnknownNameError
 from simsched.experiments.accuracy import FIGURES, Accuracy, Outcome, Round, digest, validate
 from simsched.model import LAUNCH, Schedule
-from simsched.model.backend import prepared
+from simsched.model.backend import prepare
 from simsched.show.chart import looks_of
 
 SCHEDULERS = ("sequential", "heft", "greedy", "opara")
@@ -378,7 +378,7 @@ def test_measured_rows_stand_below_simulated_ones():
     """The measured run takes 1.1 to 1.6 times as long; the axis goes to its end, and a line stands at either."""
     backend = SimulatedBackend()
     graph = backend.realise(workloads.random_layered(n_ops=10, n_layers=3, rng=0))
-    program = prepared(backend, ss.schedule(graph, backend.cluster, "heft"))
+    program = prepare(backend, ss.schedule(graph, backend.cluster, "heft"))
     simulated, measured = ss.simulate(program, backend.cluster), backend.replay(program, repeats=3).trace
     ax = simulated.gantt(measured=measured)
     assert measured.makespan > simulated.makespan

@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import ClusterError, SchedulerError, WhatIfError
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
-from simsched.experiments.whatif.world import changed_cluster, selected
+from simsched.experiments.whatif.world import changed_cluster, operators_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
 from simsched.model.graph.opgraph import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
@@ -291,7 +291,7 @@ def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
 def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
     """Change the times of the operators that a change of speed selects."""
     if speed_of(change.parameter) is not None:
-        times[selected(program.graph, change)] /= change.value
+        times[operators_of(program.graph, change)] /= change.value
     elif change.parameter.partition(".")[0] not in ("device", "overhead", "contention", "interference"):
         raise WhatIfError(f"{change}: a replayed trace has no {change.parameter!r} that could be changed")
 

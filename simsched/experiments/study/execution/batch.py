@@ -57,11 +57,13 @@ class Pool(Protocol):
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
     """Return the outcomes of the first item, and of those after it that are begun within a quarter of a second."""
-    found, process, end = list[Rows](), os.getpid(), monotonic() + AIM
+    results = list[Rows]()
+    process = os.getpid()
+    end = monotonic() + AIM
     try:
         for item in items:
             try:
-                found.append(function(item))
+                results.append(function(item))
             finally:
                 if os.getpid() != process:  # a forked child: its result belongs to no one
                     os._exit(0)
@@ -71,7 +73,7 @@ def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
         raise
     except BaseException as error:  # also a time limit that came unexpectedly
         return error
-    return found
+    return results
 
 
 class Here:
@@ -86,7 +88,7 @@ class Here:
         return future
 
 
-def packed(function: Function, items: Sequence[Any]) -> bytes:
+def pack(function: Function, items: Sequence[Any]) -> bytes:
     """Return a function and items as `outcome_in` takes them.
 
     Raises
@@ -105,17 +107,19 @@ def packed(function: Function, items: Sequence[Any]) -> bytes:
 
 def outcome_in(data: bytes) -> bytes:
     """Return the outcomes of some items in another process; an outcome that cannot be sent back becomes an error."""
-    name, outcome = "the function", None
+    name = "the function"
+    outcome = None
     try:
         function, items = pickle.loads(data)
-        name, outcome = name_of(function), outcome_of(function, items)
+        name = name_of(function)
+        outcome = outcome_of(function, items)
         if isinstance(outcome, BaseException):
             outcome.add_note("".join(traceback.format_exception(outcome)))
             pickle.loads(pickle.dumps(outcome))  # errors are often written, and seldom to be read again
         return pickle.dumps(outcome)
     except Exception as error:
-        found = outcome if isinstance(outcome, BaseException) else error
-        return pickle.dumps(StudyError(f"{name}: {type(found).__name__}: {found}"))
+        failure = outcome if isinstance(outcome, BaseException) else error
+        return pickle.dumps(StudyError(f"{name}: {type(failure).__name__}: {failure}"))
 
 
 def name_of(function: Any) -> str:
@@ -182,13 +186,15 @@ class Batches:
             self._send()
             while self._flying:
                 done = wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED).done
-                for future in [each for each in self._flying if each in done]:  # in the order in which they were sent
+                for future in [
+                    flight for flight in self._flying if flight in done
+                ]:  # in the order in which they were sent
                     self._note(future)
                 self._send()  # first, so that no worker waits for the disk
                 if done:
                     self._flush()
         except BaseException:
-            for future in [each for each in self._flying if each.done()]:
+            for future in [flight for flight in self._flying if flight.done()]:
                 with suppress(BaseException):
                     self._note(future)
             self._flush()
@@ -242,5 +248,7 @@ class Batches:
     def _flush(self) -> None:
         """Have the rows kept that came."""
         with interrupt_later():
-            rows, self._rows = self._rows, []  # once only, even if it fails
+            # once only, even if it fails
+            rows = self._rows
+            self._rows = []
             self.keep(rows, self._done)

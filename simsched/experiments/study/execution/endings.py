@@ -36,8 +36,8 @@ def end_tree(pid: int) -> None:
         started = descendants(pid)
         if not started:
             break
-        for each in started:
-            send(each, signal.SIGKILL)
+        for process in started:
+            send(process, signal.SIGKILL)
         sleep(_SHORT)
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
@@ -59,6 +59,6 @@ def descendants(pid: int) -> list[int]:
             if state not in _ENDED:
                 children.setdefault(int(parent), []).append(int(folder.name))
     started = list(children.get(pid, ()))
-    for each in started:  # grows as it is read
-        started += children.get(each, ())
+    for process in started:  # grows as it is read
+        started += children.get(process, ())
     return started

@@ -51,7 +51,8 @@ def call_within(seconds: float | None, function: Callable[..., Found], *given: A
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         return function(*given)
-    end, active = running_time() + seconds, True
+    end = running_time() + seconds
+    active = True
 
     def ring(*heard: Any) -> None:
         left = end - running_time()  # longer than the limit, if machine code was compiled meanwhile

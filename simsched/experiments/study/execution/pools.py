@@ -39,7 +39,7 @@ from simsched.experiments.study.execution.batch import (
     Pool,
     WorkerDiedError,
     outcome_in,
-    packed,
+    pack,
 )
 from simsched.experiments.study.execution.endings import adopt_orphans, end_tree, end_with_parent, send
 from simsched.experiments.study.execution.limits import REPORT_LATER, REPORT_LIMIT, allow_exit, longest
@@ -295,12 +295,12 @@ class Workers:
         worker = self._of.get(get_ident())
         if worker is None or not worker.process.is_alive():
             worker = self._new()
-        said = worker.hear(data, self._limit)
-        if said is not None:
+        message = worker.hear(data, self._limit)
+        if message is not None:
             try:
-                return cast(Outcome, pickle.loads(said))
+                return cast(Outcome, pickle.loads(message))
             except Exception:  # a message that `serve` does not send: an item wrote it
-                _logger.debug("a process sent %d bytes that cannot be read", len(said), exc_info=True)
+                _logger.debug("a process sent %d bytes that cannot be read", len(message), exc_info=True)
         self._end(worker)
         raise WorkerDiedError(worker.timed_out())
 
@@ -364,11 +364,12 @@ class Processes:
 
     def __init__(self, workers: int, processes: Workers) -> None:
         self.workers = workers + 1  # the next batch is there when one is done
-        self._threads, self._processes = ThreadPoolExecutor(workers), processes
+        self._threads = ThreadPoolExecutor(workers)
+        self._processes = processes
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         """Begin some items; see `Pool`."""
-        return self._threads.submit(self._processes.run, packed(function, items))
+        return self._threads.submit(self._processes.run, pack(function, items))
 
     def close(self) -> None:
         """End all processes, whatever they are at."""
@@ -447,7 +448,9 @@ class _Dask:
     """The workers of a Dask scheduler; a thread waits for each batch."""
 
     def __init__(self, client: Any, name: str, how: tuple[Any, ...]) -> None:
-        self._client, self._name, self._how = client, name, how
+        self._client = client
+        self._name = name
+        self._how = how
         self._threads = ThreadPoolExecutor(_MOST_AT_A_TIME)
         self._closed = False
         self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
@@ -462,8 +465,9 @@ class _Dask:
             try:
                 threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_ANSWER)
             except Exception as error:
-                raise self._lost(error) from None
-            self._n_threads, self._count_at = max(1, sum(threads.values())), now + _COUNT_AGAIN
+                raise self._pool_lost(error) from None
+            self._n_threads = max(1, sum(threads.values()))
+            self._count_at = now + _COUNT_AGAIN
             if threads:
                 self._seen = now
             elif now - self._seen > _GONE:
@@ -471,7 +475,7 @@ class _Dask:
         return self._n_threads
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
-        return self._threads.submit(self._run, packed(function, items))
+        return self._threads.submit(self._run, pack(function, items))
 
     def _run(self, data: bytes) -> Outcome:
         """Return the outcomes of a batch."""
@@ -492,9 +496,9 @@ class _Dask:
         except KilledWorker:
             raise WorkerDiedError(False) from None
         except Exception as error:
-            raise self._lost(error) from None
+            raise self._pool_lost(error) from None
 
-    def _lost(self, error: Exception) -> StudyError:
+    def _pool_lost(self, error: Exception) -> StudyError:
         why = " ".join(str(error).split()) or type(error).__name__
         return StudyError(f"{self._name} is lost: {why}; what was done is kept: run again")
 
