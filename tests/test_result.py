@@ -37,12 +37,14 @@ NAMES = (
     "advice",
     "throughput",
     "duel",
+    "overlap",
 )
 RESULTS = {name: lambda _, name=name: THINGS[name]() for name in NAMES} | {
     "study": study,
     "accuracy": lambda _: replace(
         accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}
     ),
+    "overlap": lambda _: ss.overlap(workloads.load("tiny_inception", image_size=16), CLUSTER),
     "question": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
 }
 each = pytest.mark.parametrize("name", RESULTS)

@@ -103,6 +103,8 @@ _WORDS: Final = {
     "form": "png svg",
     "schema": " ".join(DOCUMENTS),
     "name": "lios synthetic",
+    "size": "small full",
+    "seconds": "0.01 0.5",
     "dask": "none",
     "dtype": "fp16 bf16",
     "shard": "0/1 1/2",

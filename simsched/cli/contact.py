@@ -47,7 +47,8 @@ def run(
 def analyse(
     folder: Folder,
     beside: Annotated[
-        Text, option("Kept measurement whose figures stand beside; by default those that FOLDER keeps.")
+        Text,
+        option("Kept measurement whose figures stand beside; by default those that FOLDER keeps.", metavar="FOLDER"),
     ] = None,
     operators: Annotated[
         int | None, option("Most operators of a graph that is predicted: larger ones take minutes.", min=1)

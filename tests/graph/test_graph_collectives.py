@@ -9,7 +9,7 @@ import pytest
 import simsched as ss
 from simsched.experiments.study.evaluate import graph_digest
 from simsched.model.graph.beside import side_by_side
-from simsched.model.graph.opgraph import rearranged
+from simsched.model.graph.opgraph import rearrange
 
 RING = ss.Collective("all_reduce", 1e6, 2, "g", "ring")
 GRAPH = ss.OpGraph(
@@ -76,7 +76,7 @@ def test_ranks_that_do_not_agree_are_refused(collectives, message):
 def test_files_and_edits_keep_them():
     assert ss.OpGraph.from_dict(GRAPH.to_dict()) == GRAPH
     none = np.zeros(0)
-    kept = rearranged(GRAPH, [2, 1, 3], none.astype(int), none.astype(int), none, none)
+    kept = rearrange(GRAPH, [2, 1, 3], none.astype(int), none.astype(int), none, none)
     assert [op.collective for op in kept.operators] == [RING, RING, GRAPH["t"].collective]
     assert kept.meetings[0].members == (0, 1)
     codes = ([0, 1, 1], (None, RING))

@@ -64,7 +64,7 @@ def test_every_option_has_words():
             if one.name not in fuzz._WORDS and type(one.type).__name__ not in (*fuzz._OF_TYPES, "BoolParamType"):
                 assert one.metavar in ("FILE", "FOLDER"), (path, one.name)
                 written.add(one.name)
-    assert written == set("output perfetto gantt box tornado plot program scatter svg dot keep tex".split())  # noqa: SIM905
+    assert written == set("output perfetto gantt box tornado plot program scatter svg dot keep tex beside".split())  # noqa: SIM905
 
 
 def test_words_of_arguments_options_and_flags():

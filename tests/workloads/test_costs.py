@@ -163,11 +163,16 @@ def test_bytes_of_several_works():
     assert with_bytes([], 1.0, 2.0, 3.0) == ()
 
 
-@pytest.mark.parametrize("granularity", ["unit", "operator"])
-@pytest.mark.parametrize("name", [name for name in names() if not name.startswith("random:")])
-def test_operators_are_the_sums_of_their_works(name, granularity):
+NETWORKS = [name for name in names() if not name.startswith(("random:", "llm"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {"granularity": size}) for name in NETWORKS for size in ("unit", "operator")), ("llm", {})],
+)
+def test_operators_are_the_sums_of_their_works(name, options):
     """What launches nothing has no work, no FLOP, no bytes and a time of 0; no graph has kernels."""
-    for op in workloads.load(name, granularity=granularity).operators:
+    for op in workloads.load(name, **options).operators:
         assert op.kernels == ()
         assert op.flops == pytest.approx(sum(work.flops for work in op.works), rel=1e-9)
         assert op.nbytes == pytest.approx(sum(w.reads + w.weights + w.writes for w in op.works), rel=1e-9)
