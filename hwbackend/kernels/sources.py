@@ -27,7 +27,8 @@ KERNEL_RESOURCES: Final[Mapping[str, Resources]] = MappingProxyType(
         "synth_255": Resources(252, 4),
     }
 )
-"""Resources in the binary of NVRTC 12.9 for sm_90. The driver of a device reports the device's own."""
+"""Resources in the binary of NVRTC 12.9 for sm_90. The driver of a device reports the device's own: NVRTC 12.8 gives
+half of the registers for sm_75."""
 
 MOST_THREADS: Final[Mapping[str, int]] = MappingProxyType(
     {"synth": 1024, "synth_64": 1024, "synth_128": 512, "synth_168": 384, "synth_255": 256}

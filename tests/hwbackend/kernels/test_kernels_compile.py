@@ -29,7 +29,7 @@ def library():
     spec = find_spec("nvidia.cuda_nvrtc") if find_spec("nvidia") else None
     found = sorted(Path(spec.submodule_search_locations[0]).glob("*/libnvrtc.so.12")) if spec else []
     if not found:
-        pytest.skip(f"NVRTC is not installed: pip install '{WHEEL}>=12.8,<13'")
+        pytest.skip(f"NVRTC is not installed: pip install '{WHEEL}>=12.9,<13'")
     return ctypes.CDLL(str(found[0]))
 
 
