@@ -43,7 +43,7 @@ def llm(
     Parameters
     ----------
     config
-        A model that is known by name (`simsched.workloads.llm.published.PUBLISHED`), or the path of a ``config.json``
+        A model that is known by name (``workloads.llm.PUBLISHED``), or the path of a ``config.json``
         of Hugging Face.
     phase
         "decode": each sequence gets one new token; "prefill": each sequence is new.
