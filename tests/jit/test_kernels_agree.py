@@ -95,8 +95,8 @@ def latency(groups, merged=False):
 )
 def test_ios(stage_latency, options, monkeypatch):
     """Memory grows and the clock is looked at time and again; at random, with operators to merge, with more than 63."""
-    monkeypatch.setattr("simsched.schedulers.ios._FIRST_ROOM", 16)
-    monkeypatch.setattr("simsched.schedulers.ios._STEPS", 997)
+    monkeypatch.setattr("simsched.schedulers.ios.endings._FIRST_ROOM", 16)
+    monkeypatch.setattr("simsched.schedulers.ios.endings._STEPS", 997)
     merged = 0
     for graph in (workloads.random_layered(n_ops=12, n_layers=4, rng=0), workloads.load("squeezenet"), long()):
         how = {"blocks": "none", "stage_latency": stage_latency, **options}

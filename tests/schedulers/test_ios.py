@@ -215,7 +215,7 @@ def test_blocks_that_are_too_large_are_cut(graph, latency, options, parts, reaso
 def test_a_search_that_takes_too_much_memory_is_cut(monkeypatch):
     """12 side by side have 12 x 2^11 endings of one operator, of 16 bytes each: 384 KB. Halves of 6 have 192: 3 KB."""
     assert planned(UNEQUAL, blocks="none", s=None).search["cut_blocks"] == []
-    monkeypatch.setattr("simsched.schedulers.ios._MOST_NBYTES", 2**15)
+    monkeypatch.setattr("simsched.schedulers.ios.endings._MOST_NBYTES", 2**15)
     plan = planned(UNEQUAL, blocks="none", s=None)
     assert plan.search["cut_blocks"] == [{"block": 0, "operators": 12, "parts": 2, "reason": "memory"}]
     assert plan.estimate == 6.0 + 12.0
