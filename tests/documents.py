@@ -7,7 +7,8 @@ import numpy as np
 import simsched as ss
 from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import MeasuredRun
-from simsched.experiments.accuracy import Accuracy, Outcome, Round
+from simsched.experiments.accuracy import Accuracy
+from simsched.experiments.rounds import Outcome, Round
 from simsched.model.cluster import GpuSheet
 from simsched.model.graph import Kernel, Work
 from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance

@@ -14,7 +14,8 @@ from simsched.base.errors import SchedulerError, SimschedError, SimulationError,
 from simsched.base.units import GIB
 from simsched.calibration import Calibration
 from simsched.experiments.baselines import NAMES
-from simsched.experiments.comparison import Comparison, Row, compare, scheduler_set
+from simsched.experiments.comparison import Comparison, compare, scheduler_set
+from simsched.experiments.rows import Row
 from simsched.model import Cluster, Kernel, Operator, OpGraph
 from simsched.model.graph import UNKNOWN
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simsched.base.errors import SimschedError
+from simsched.base.pairs import read_pairs
 from simsched.base.streams import write_to_stderr
 from simsched.base.text import printable
 
@@ -31,7 +32,7 @@ def _section(task: dict[str, Any]) -> int:
 
 
 def _command(words: list[str]) -> int:
-    from hwbackend.contact.commands import judge, measure, read_options
+    from hwbackend.contact.commands import judge, measure
     from hwbackend.contact.run import PATIENCE, USUAL_BACKEND, USUAL_SECONDS
 
     parser = argparse.ArgumentParser(prog="python -m hwbackend.contact", description="Measure a device, and analyse.")
@@ -53,7 +54,7 @@ def _command(words: list[str]) -> int:
         for line in measure(
             options.folder,
             options.backend,
-            read_options(options.backend_option),
+            read_pairs(options.backend_option, "--backend-option"),
             seconds=options.seconds,
             size=options.size,
             patience=options.patience,

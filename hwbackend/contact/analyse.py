@@ -18,7 +18,7 @@ from hwbackend.contact.sections.solo import solo_operator
 from hwbackend.contact.store import Store
 from simsched.base.errors import CalibrationError, FileError, FormatError, UnknownNameError
 from simsched.base.io import read_json
-from simsched.experiments.accuracy import Round
+from simsched.experiments.rounds import Round
 from simsched.model import Cluster, roofline
 
 Json = dict[str, Any]

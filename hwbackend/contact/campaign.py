@@ -7,7 +7,7 @@ from typing import Any
 from hwbackend.contact.fitted import predicted_round
 from hwbackend.contact.store import HEADER, Store
 from simsched.calibration import calibrate
-from simsched.experiments.accuracy import Round
+from simsched.experiments.rounds import Round
 from simsched.model.profile import Profile
 
 

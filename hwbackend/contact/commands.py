@@ -1,6 +1,6 @@
 """The commands of a contact, which both command lines call."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +11,6 @@ from hwbackend.contact.lines import ContactRecord
 from hwbackend.contact.run import run_contact
 from simsched.base.errors import BackendError, CalibrationError
 from simsched.base.io import dump_json, write_file
-
-
-def read_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a backend that are given as ``NAME=VALUE``; numbers are read as numbers.
-
-    >>> read_options(["gpu=a100", "seed=3", "noise=0.01"])
-    {'gpu': 'a100', 'seed': 3, 'noise': 0.01}
-
-    Raises
-    ------
-    BackendError
-        If a text has no name or no value.
-    """
-    options: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise BackendError(f"an option of the backend is given as NAME=VALUE, not {text!r}")
-        options[name] = _value(value)
-    return options
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def measure(

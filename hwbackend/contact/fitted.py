@@ -17,7 +17,8 @@ from simsched.calibration import Calibration, ParameterRow, calibrate, recalibra
 from simsched.calibration.evidence import MeasuredRun, Residual
 from simsched.calibration.fitting import OVERHEADS, PARAMETERS, values_of, with_values
 from simsched.calibration.microbenchmarks import times_alone
-from simsched.experiments.accuracy import Outcome, Round, digest
+from simsched.experiments.accuracy import digest
+from simsched.experiments.rounds import Outcome, Round
 from simsched.model import Cluster
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import spans_of

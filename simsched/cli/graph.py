@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final
 
 import simsched as ss
 from simsched.base.errors import FormatError, SchedulerError, UnknownNameError
+from simsched.base.pairs import read_shapes
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, file_option, option, read_shapes
+from simsched.cli.options import Text, argument, file_option, option
 from simsched.experiments.result import table_of
 
 

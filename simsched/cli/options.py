@@ -6,7 +6,6 @@ there.
 
 import logging
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -20,10 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import simsched as ss
-from simsched.base.errors import ClusterError, FileError, FormatError, GraphError, ScheduleError, SchedulerError
+from simsched.base.errors import ClusterError, FileError, FormatError, ScheduleError, SchedulerError
 from simsched.base.io import read_json, reading_once, require_writable
 from simsched.base.limits import LARGEST_VARIATION, MOST
-from simsched.base.numeric import plain_value
+from simsched.base.pairs import read_pairs, read_shapes
 from simsched.cli.printing import File, progress, tell
 
 if TYPE_CHECKING:
@@ -121,18 +120,6 @@ class BrokenSchedulerError(Exception):
     """A scheduler of the user's that failed, as opposed to refusing a graph."""
 
 
-def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that ``--shape NAME=1,3,224,224`` gives, by name of the input."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in texts or []:
-        name, equals, sizes = text.rpartition("=")
-        parts = [part.strip() for part in sizes.split(",")]
-        if not equals or not name or not all(re.fullmatch(r"0|[1-9][0-9]{0,17}", part) for part in parts):
-            raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 0")
-        shapes[name] = tuple(map(int, parts))
-    return shapes
-
-
 def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
     """Return a graph, schedule or program; the file's format decides which."""
     from workloads import read_spec
@@ -208,28 +195,12 @@ def describe_error(error: Exception) -> str:
 
 
 def read_options(pairs: list[str] | None, option: str = "--option") -> dict[str, Any]:
-    """Return ``name=value`` pairs as keyword arguments; values are numbers, true, false, none or text, or some of them.
-
-    Some are written with commas between, ``rules=R2,R3``; none of them as ``rules=()``.
-    """
-    options: dict[str, Any] = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name:
-            raise SchedulerError(f"{option} {pair!r}: expected name=value")
-        if option == "--option" and name in _NOT_OPTIONS:
-            raise SchedulerError(f"{option} {pair!r}: no scheduler has such an option")
-        options[name] = _value(value.strip())
+    """Return ``name=value`` pairs as keyword arguments, see `simsched.base.pairs`; some names are no options."""
+    options = read_pairs(pairs or [], option)
+    wrong = next((name for name in options if name in _NOT_OPTIONS), None) if option == "--option" else None
+    if wrong is not None:
+        raise SchedulerError(f"{option} {wrong!r}: no scheduler has such an option")
     return options
-
-
-def _value(text: str) -> Any:
-    if text == "()":
-        return ()
-    if "," in text:
-        return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
-    return None if text.lower() == "none" else plain_value(text)
 
 
 Gpu = Annotated[

@@ -1,14 +1,14 @@
 """`Schedule`: places and order of operators, without times, and the proof that it can run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Among, Amount, Checked, Count, Document, brief
+from simsched.base.codec import Count, Document
 from simsched.base.errors import ScheduleError, UnknownNameError
 from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
@@ -18,65 +18,12 @@ from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
-from simsched.model.placement import Placement
-from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
+from simsched.model.placement import Placement, ScheduleFacts, ScheduleFile
+from simsched.model.program import Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
 _NUMBERS: Final = ("stream", "stage", "group", "priority")
 _LARGEST: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Said(Checked):
-    """Fields of a schedule besides its placements.
-
-    Parameters
-    ----------
-    scheduler
-        Name of the scheduler that made it.
-    execution
-        stages: barriers between stages; events: events between streams; graph: captured once, launched as a whole.
-    estimate
-        Makespan in us by the scheduler's own model; null if it has none.
-    events
-        The event plan: minimal or literal.
-    search
-        Statistics of the scheduler's search.
-    rewriting
-        How the graph came about from the one that was to be scheduled, one rewriting after the other; empty if it is
-        that one.
-    cluster
-        The cluster that it was made for; absent if unknown.
-    partitions
-        Streams that are bound to some SMs.
-    """
-
-    SUBJECT = "schedule"
-    ERROR = ScheduleError
-    scheduler: str = "custom"
-    execution: Annotated[str, Among(EXECUTIONS)] = "events"
-    estimate: Amount | None = None
-    events: Annotated[str, Among(EVENT_PLANS)] = "minimal"
-    search: Mapping[str, Any] = field(default_factory=dict)
-    rewriting: tuple[Rewriting, ...] = brief(())
-    cluster: Cluster | None = brief(None)
-    partitions: tuple[Partition, ...] = brief(())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ScheduleFile(_Said):
-    """Placements in launch order over the graph they execute.
-
-    Parameters
-    ----------
-    graph
-        The graph to run.
-    placements
-        One per operator, in the order in which the host launches them.
-    """
-
-    graph: OpGraph
-    placements: Sequence[Placement]
 
 
 class Schedule(Columnar, Document):
@@ -123,7 +70,7 @@ class Schedule(Columnar, Document):
     """
 
     FORMAT = "simsched.schedule"
-    FILE = _ScheduleFile
+    FILE = ScheduleFile
     CACHED = ("_lowered", "_over")
     graph: OpGraph
     execution: str
@@ -206,7 +153,7 @@ class Schedule(Columnar, Document):
         The other parameters are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        details = _Said(
+        details = ScheduleFacts(
             execution=execution,
             estimate=estimate,
             scheduler=scheduler,
@@ -420,16 +367,16 @@ class Schedule(Columnar, Document):
         """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.placements, Placement)
 
-    def to_file(self) -> _ScheduleFile:
+    def to_file(self) -> ScheduleFile:
         """Return it as its file has it: without wall times."""
         search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
-        return _ScheduleFile(
-            **{field.name: getattr(self, field.name) for field in fields(_ScheduleFile)} | {"search": search}
+        return ScheduleFile(
+            **{field.name: getattr(self, field.name) for field in fields(ScheduleFile)} | {"search": search}
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberedPlan(_ScheduleFile, Document):
+class NumberedPlan(ScheduleFile, Document):
     """A schedule of a graph that is stored elsewhere in the document, under a number."""
 
     FORMAT = "simsched.schedule"

@@ -149,7 +149,7 @@ def _sensitivity(found: "whatif.Sensitivity") -> Chart:
 
 def _accuracy(found: "accuracy.Accuracy") -> Chart:
     """Return predicted over measured makespans of the last round; bars reach from the 10th to the 90th percentile."""
-    from simsched.experiments.accuracy import percent
+    from simsched.experiments.rounds import percent
 
     last = found.rounds[-1]
     rows = [row for row in last.schedules if row.measured_us is not None]

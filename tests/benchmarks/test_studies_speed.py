@@ -13,8 +13,8 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluation import Yardstick, evaluate
+from simsched.experiments.rows import row_of
 from simsched.experiments.study.execution import Batches, pool_of
 from simsched.experiments.study.study import seed_of
 

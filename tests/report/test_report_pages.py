@@ -11,8 +11,9 @@ from small import made, operators, placements
 import simsched as ss
 import workloads
 from simsched.base.errors import FileError, MissingDependencyError, ReportError
-from simsched.experiments.comparison import Comparison, Row
+from simsched.experiments.comparison import Comparison
 from simsched.experiments.result import table_of
+from simsched.experiments.rows import Row
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, luminance
 from simsched.show.gantt import gantt_data

@@ -7,8 +7,8 @@ from small import made, placements
 
 import simsched as ss
 from simsched.base.errors import SimschedError
-from simsched.experiments.comparison import Sampling
 from simsched.experiments.documents import DOCUMENTS
+from simsched.experiments.rows import Sampling
 from simsched.experiments.whatif.better import Robustness, robust
 from simsched.experiments.whatif.whatif import sweep, what_if
 

@@ -18,8 +18,9 @@ from simsched.base.codec import write
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.experiments.accuracy import FIGURES as OF_ROUNDS
-from simsched.experiments.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, digest, percent
+from simsched.experiments.accuracy import digest
+from simsched.experiments.rounds import FIGURES as OF_ROUNDS
+from simsched.experiments.rounds import NOT_DEFINED, RANDOM, Outcome, Round, percent
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.evidence import table

@@ -15,8 +15,8 @@ import numpy as np
 from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
 from simsched.calibration import read_target
-from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluation import Yardstick, evaluate
+from simsched.experiments.rows import row_of
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.store import STATUSES
 from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, is_name, seed_of

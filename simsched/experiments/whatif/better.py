@@ -11,9 +11,9 @@ import numpy as np
 from simsched.base.codec import Checked, Filled
 from simsched.base.errors import ScheduleError, SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison import Sampling, free_name
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
+from simsched.experiments.rows import Sampling, free_name
 from simsched.experiments.whatif.changes import full_name, with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target

@@ -34,6 +34,7 @@ from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:
     from simsched.experiments import accuracy, advise, comparison, duel, study, whatif
+    from simsched.experiments.rows import Row
 
 _logger = logging.getLogger(__name__)
 
@@ -324,7 +325,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     return (*sections, about)
 
 
-def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
+def _lead(found: "comparison.Comparison", best: "Row") -> str:
     """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
     sentence = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
@@ -466,7 +467,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
 
 def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
-    from simsched.experiments.accuracy import percent
+    from simsched.experiments.rounds import percent
 
     last = found.rounds[-1]
     n = len(found.rounds)

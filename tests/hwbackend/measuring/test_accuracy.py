@@ -15,7 +15,8 @@ import simsched as ss
 import workloads
 from simsched.base.codec import write
 from simsched.base.errors import BackendError, FileError, SchedulerError, UnknownNameError
-from simsched.experiments.accuracy import FIGURES, Accuracy, Outcome, Round, digest, validate
+from simsched.experiments.accuracy import Accuracy, digest, validate
+from simsched.experiments.rounds import FIGURES, Outcome, Round
 from simsched.model import LAUNCH, Schedule
 from simsched.model.backend import prepare
 from simsched.show.chart import looks_of
