@@ -133,7 +133,7 @@ def test_a_folder_is_of_one_device(whole):
     [
         (("--backend=nonsense",), "error: unknown backend 'nonsense'"),
         (("--backend=fake", "--backend-option=fault=x"), "error: unknown fault 'x'"),
-        (("--backend=fake", "--backend-option=seed"), "error: an option of the backend is given as NAME=VALUE"),
+        (("--backend=fake", "--backend-option=seed"), "error: --backend-option 'seed': expected name=value"),
         (("--backend=fake", "--size=huge"), "error: unknown size 'huge'"),
         (("--backend=fake", "--seconds=0"), "error: seconds and patience must be above 0"),
     ],
