@@ -45,6 +45,18 @@ def test_a_chain_needs_one_stream():
     assert copies[1:] == pytest.approx([2 * each for each in alone[:3]], rel=0.02)
     assert found.commands["keep the schedule"] == "simsched advise m.onnx --gpu a100 --gpus 2 --plan plan.json"
     assert 'mode="reduce-overhead"' in found.commands["run it in PyTorch"]
+    assert "run exactly it" not in found.commands
+    assert found.commands["measure it"] == "simsched replay plan.json --backend cupy"
+
+
+def test_streams_of_a_pytorch_model_are_run_by_its_commands():
+    """Three operators beside each other: torch.compile by scheduler and streams, or the plan itself."""
+    graph = made(operators("a=100 b=100 c=100", utilization=0.3))
+    found = ss.advise(graph, FREE, ["nimble"], source="model.py:make", backend="torch")
+    ours = 'torch.compile(model, backend="simsched", options={"scheduler": "nimble", "streams": 3})'
+    assert found.commands["run it in PyTorch"] == ours
+    assert 'apply(model, inputs, simsched.Schedule.load("plan.json"))' in found.commands["run exactly it"]
+    assert found.commands["measure the GPU"] == "simsched profile model.py:make --backend torch -o profile.json"
 
 
 def test_two_full_branches_are_worth_two_gpus():
