@@ -155,7 +155,9 @@ class Advice(Finding):
 
 def _commands(best: Deployment, plan: Schedule, source: str, options: str, backend: str) -> Iterator[tuple[str, str]]:
     """Return commands to type next with their purposes; `torch.compile` captures the streams that it runs on."""
-    if best.name in (ONE, CAPTURED):
+    if best.name == ONE:
+        yield "run it in PyTorch", "torch.compile(model)"
+    elif best.name == CAPTURED:
         yield "run it in PyTorch", 'torch.compile(model, mode="reduce-overhead")'
     else:
         n_streams = min(plan.n_streams, _MOST_COMPILED)
@@ -405,9 +407,12 @@ def _verdict(
         first += "" if best is captured else f" ({best.name} is {gain})"
         best = captured
     else:
-        who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
         may, both = ("", "") if (low or 0.0) > 1.0 else ("may ", ": measure both")
-        first = f"Streams {may}pay: {who} is {gain}{both}"
+        if best.name == ONE:
+            first = f"Launching {may}beat{'' if may else 's'} capture: one stream, launched, is {gain}{both}"
+        else:
+            who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
+            first = f"Streams {may}pay: {who} is {gain}{both}"
         loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
         first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
     if n > 1:
