@@ -48,6 +48,7 @@ def convert(
     source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
+    trust: opt.Trust = False,
 ) -> None:
     """Write SOURCE, a graph, schedule or profile, in another format; suffix and content decide the formats.
 
@@ -56,7 +57,7 @@ def convert(
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, write
 
-    subject = read_spec(source, shapes=read_shapes(shape))
+    subject = read_spec(opt.trusted(source) if trust else source, shapes=read_shapes(shape))
     name = write(subject, target)
     held = as_graph(subject) if FORMATS[name].holds == "graph" else subject
     out.say(f"{held!r} written to {target} ({name})")
