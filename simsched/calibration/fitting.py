@@ -68,11 +68,16 @@ class Parameter:
 
     def inward(self, value: float) -> float:
         """Return a value on the scale on which it is fitted."""
-        return log(max(value, self.low)) if self.log else value
+        if self.log:
+            return log(max(value, self.low))
+        return value
 
     def outward(self, place: float) -> float:
         """Return the value at a place on that scale."""
-        value = exp(min(place, 700.0)) if self.log else place
+        if self.log:
+            value = exp(min(place, 700.0))
+        else:
+            value = place
         if value < self.low + _NEAR:
             return self.low
         return min(value, self.high)
@@ -281,7 +286,8 @@ class Fit:
         new_rows = []
         for row in rows:
             if row.name in self.unidentified:
-                row = row if row.identified else row._replace(note=self.unidentified[row.name])
+                if not row.identified:
+                    row = row._replace(note=self.unidentified[row.name])
             elif row.name in self.beliefs:
                 value, low, high = PARAMETERS[row.name].interval(self.beliefs[row.name])
                 row = ParameterRow(row.name, value, row.prior, low, high, True)
@@ -400,11 +406,19 @@ class _Minimum:
         """Return how it changes with each parameter."""
         columns = []
         for j, parameter in enumerate(self._parameters):
-            ahead = _STEP if place[j] + _STEP <= self._high[j] else -_STEP
-            steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
+            if place[j] + _STEP <= self._high[j]:
+                ahead = _STEP
+            else:
+                ahead = -_STEP
+            if parameter.rough:
+                steps = (-_ROUGH_STEP, _ROUGH_STEP)
+            else:
+                steps = (0.0, ahead)
             start, end = (self._with_place(place, j, place[j] + step) for step in steps)
             columns.append((self._at(end) - self._at(start)) / (end[j] - start[j]))
-        return np.column_stack(columns) if columns else np.zeros((len(self._at(place)), 0))
+        if columns:
+            return np.column_stack(columns)
+        return np.zeros((len(self._at(place)), 0))
 
     def _with_place(self, place: Floats, j: int, value: float) -> Floats:
         moved = place.copy()

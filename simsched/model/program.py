@@ -244,12 +244,24 @@ class Program(Columnar, Document):
         ends = (_compact(copies.op, np.int32, "op"), _compact(copies.device, np.int32, "device"))
         self.copies = Copies(*ends, np.array(copies.nbytes, np.float64), np.array(copies.transfer, np.float64))
         self.priority = np.broadcast_to(np.array(priority, np.int64), (len(graph),))
-        self.lead = None if lead is None else np.array(lead, np.float64)
-        self.own = None if own is None else np.array(own, np.float64)
+        if lead is None:
+            self.lead = None
+        else:
+            self.lead = np.array(lead, np.float64)
+        if own is None:
+            self.own = None
+        else:
+            self.own = np.array(own, np.float64)
         self.checked = checked
         self.partitions = tuple(partitions)
-        self.launches = given_launches(graph) if launches is None else launches
-        self.open = (launches is None and has_choices(graph)) if open is None else open
+        if launches is None:
+            self.launches = given_launches(graph)
+        else:
+            self.launches = launches
+        if open is None:
+            self.open = launches is None and has_choices(graph)
+        else:
+            self.open = open
         self._freeze()
 
     def over(self, graph: OpGraph) -> "Program":
@@ -262,7 +274,10 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        launches = relaunch(self.launches, graph) if graph.names == self.graph.names else None
+        if graph.names == self.graph.names:
+            launches = relaunch(self.launches, graph)
+        else:
+            launches = None
         if launches is None:
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program(**self._parts | {"graph": graph, "launches": launches})
@@ -364,8 +379,14 @@ class Program(Columnar, Document):
             }
         elif do != "barrier":
             fields_of = {"event": k}
-        lead = 0.0 if self.lead is None else float(self.lead[i])
-        own = None if self.own is None else optional(self.own[i])
+        if self.lead is None:
+            lead = 0.0
+        else:
+            lead = float(self.lead[i])
+        if self.own is None:
+            own = None
+        else:
+            own = optional(self.own[i])
         device = self.devices[self.device[i]]
         stream = int(self.stream[i])
         return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **fields_of)
@@ -419,7 +440,10 @@ class Program(Columnar, Document):
         rows = self.argument[places]
         self._require_range(rows, count, "event" if code == RECORD else ACTIONS[code])
         times = np.bincount(rows, minlength=count)
-        wrong = times > 1 if code == RECORD else times != 1
+        if code == RECORD:
+            wrong = times > 1
+        else:
+            wrong = times != 1
         if wrong.any():
             row = int(np.argmax(wrong))
             if code == RECORD:
@@ -533,7 +557,9 @@ def _argument(
     if row.to == row.device:
         raise ProgramError(f"a copy goes to another device, not to {row.to!r} again")
     if row.op is None:
-        return -1 if row.event is None else row.event
+        if row.event is None:
+            return -1
+        return row.event
     if row.op not in graph.index:
         raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
     op = graph.index[row.op]

@@ -181,7 +181,10 @@ class Schedule(Columnar, Document):
                 raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
         schedule = cls.__new__(cls)
         schedule.__dict__.update(vars(details), graph=graph, devices=tuple(devices), **values)
-        schedule.__dict__["estimate"] = None if details.estimate is None else float(details.estimate)
+        if details.estimate is None:
+            schedule.__dict__["estimate"] = None
+        else:
+            schedule.__dict__["estimate"] = float(details.estimate)
         schedule._freeze()
         return schedule
 
@@ -501,7 +504,10 @@ def _check_waits(schedule: Schedule, device: Indices, *, one_thread: bool, block
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
-    host = np.zeros_like(schedule.device) if one_thread else schedule.device
+    if one_thread:
+        host = np.zeros_like(schedule.device)
+    else:
+        host = schedule.device
     for keys, offset in (((host,), 0), ((schedule.stream, schedule.device), n)):
         order = np.lexsort((np.arange(n), *keys))
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])

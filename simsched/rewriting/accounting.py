@@ -123,7 +123,10 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
         named = [name for part in one.parts for name in part.operators]
         if len(named) != len(draft.rows) or set(named) != set(draft.rows):
             missing = next((name for name in draft.rows if name not in named), None)
-            why = f"{missing!r} is in none" if missing is not None else "one is in two, or in none of the graph"
+            if missing is not None:
+                why = f"{missing!r} is in none"
+            else:
+                why = "one is in two, or in none of the graph"
             raise GraphError(f"each operator must be in one of the parts: {why}")
         parts = [part_of(draft, part.operators) for part in one.parts]
         after = [
@@ -247,7 +250,10 @@ def _compare_edges(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Callab
         return
     n = min(len(theirs), len(ours))
     differs = (theirs[:n] != ours[:n]).any(axis=1)
-    e = int(np.argmax(differs)) if differs.any() else n
+    if differs.any():
+        e = int(np.argmax(differs))
+    else:
+        e = n
     there, expected_edge = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
     if there is None or (expected_edge is not None and expected_edge[:2] < there[:2]):
         refuse(f"edge {_ends(graph, expected_edge)} is missing")

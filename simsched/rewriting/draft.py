@@ -63,7 +63,10 @@ def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
     """
     slices: list[Slice | None] = [None] * n_reads
     by_read = op.attributes.get(ATTRIBUTE, {})
-    parts = by_read if isinstance(by_read, Mapping) else {"": by_read}
+    if isinstance(by_read, Mapping):
+        parts = by_read
+    else:
+        parts = {"": by_read}
     for key, part in parts.items():
         if not key.isdecimal() or not int(key) < n_reads or not _is_slice(part):
             raise GraphError(
@@ -81,7 +84,9 @@ def _is_slice(part: Any) -> bool:
 def slice_made(op: Operator) -> Slice | None:
     """Return the slice of its only input that an operator of kind "slice" makes, or None if it is none."""
     cut = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
-    return cut if op.kind == "slice" and _is_slice(list(cut)) else None  # type: ignore[return-value]
+    if op.kind == "slice" and _is_slice(list(cut)):
+        return cut  # type: ignore[return-value]
+    return None
 
 
 class Read(NamedTuple):
@@ -219,12 +224,16 @@ class Draft:
     def operator(self, name: str) -> Operator:
         """Return an operator of the draft, or one outside that it reads."""
         row = self.rows.get(name)
-        return self.outside[name] if row is None else row.operator
+        if row is None:
+            return self.outside[name]
+        return row.operator
 
     def only_reader(self, name: str) -> str | None:
         """Return the one operator that reads a tensor, and that once, if it is nowhere else needed."""
         readers_of = self.readers.get(name, ())
-        return readers_of[0][0] if len(readers_of) == 1 and name not in self.kept else None
+        if len(readers_of) == 1 and name not in self.kept:
+            return readers_of[0][0]
+        return None
 
     def about(self, find: Callable[..., T], *given: Any) -> T:
         """Return a function's result for the draft and more arguments; computed once."""
@@ -280,7 +289,10 @@ class Draft:
         fresh = [row for name, row in added.items() if name not in gone]
         rows: list[Row] = []
         for name, row in self.rows.items():
-            now = added.get(name) if name in gone else _redirect(row, redirect)
+            if name in gone:
+                now = added.get(name)
+            else:
+                now = _redirect(row, redirect)
             if now is not row:
                 rows += fresh
                 fresh = []
@@ -291,7 +303,9 @@ class Draft:
         if lost is not None:
             raise GraphError(f"graph {self.name!r}: {lost!r} cannot go, its tensor is still needed")
         draft.kept = self.kept
-        return draft if len(draft.order()) == len(rows) + len(fresh) else None
+        if len(draft.order()) == len(rows) + len(fresh):
+            return draft
+        return None
 
 
 def _redirect(row: Row, redirect: Mapping[str, Source]) -> Row:

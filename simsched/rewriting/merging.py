@@ -73,7 +73,9 @@ def conv_of(op: Operator) -> Conv | None:
         return None
     windows = zip(conv.input_shape[2:], kernel, stride, padding, dilation, strict=True)
     output_size = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
-    return conv if output_size == op.output_shape[2:] else None
+    if output_size == op.output_shape[2:]:
+        return conv
+    return None
 
 
 def _are_counts(values: Any, n: int) -> bool:
@@ -124,7 +126,10 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     for op, conv in zip(ops, convs, strict=True):
         own = prod(conv.kernel)
         flops += op.flops * area / own
-        zeros = float(conv.n_weights // own * (area - own) * width) if op.weight_nbytes else 0.0
+        if op.weight_nbytes:
+            zeros = float(conv.n_weights // own * (area - own) * width)
+        else:
+            zeros = 0.0
         weight_nbytes += op.weight_nbytes + zeros
         nbytes += op.nbytes + zeros
     nbytes -= (len(ops) - 1) * tensor_nbytes(first.input_shape, first.dtype)
@@ -162,7 +167,9 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
         raise GraphError(f"graph {draft.name!r} has no operator {name!r}")
     conv = conv_of(row.operator)
     source = sole_input(draft, row)
-    return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
+    if conv is None or source is None or conv.groups != 1:
+        return None
+    return (source, _but_for_window(conv))
 
 
 def merging_lacks(draft: Draft, name: str) -> str | None:
@@ -175,7 +182,9 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
     missing += [key for key in _GEOMETRY if key not in op.attributes]
     producer = draft.operator(row.reads[0].producer)
     if missing or producer.output_shape is not None:
-        return f"{missing[0]} of {name!r}" if missing else None
+        if missing:
+            return f"{missing[0]} of {name!r}"
+        return None
     return f"output_shape of {producer.name!r}"
 
 
@@ -282,7 +291,9 @@ def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, .
 def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
     """Return the record of a `merge` in a schedule."""
     steps = tuple(Step(MERGED, tuple(names)) for names in sets)
-    return (Rewriting((RewrittenPart(steps=steps),)),) if steps else ()
+    if steps:
+        return (Rewriting((RewrittenPart(steps=steps),)),)
+    return ()
 
 
 def _merge(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:

@@ -53,7 +53,9 @@ class Rule:
 
     def apply(self, draft: Draft, match: Match) -> Draft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
-        return self.make(draft, match) if match in draft.about(self._find_matches) else None
+        if match in draft.about(self._find_matches):
+            return self.make(draft, match)
+        return None
 
     def _find_matches(self, draft: Draft) -> Mapping[Match, None]:
         return dict.fromkeys(self.find(draft))
@@ -66,7 +68,9 @@ def sole_follower(draft: Draft, name: str) -> Row | None:
         return None
     row = draft.rows[follower]
     position = draft.readers[name][0][1]
-    return row if row.reads[position].slice is None and carries_all(draft, row, position) else None
+    if row.reads[position].slice is None and carries_all(draft, row, position):
+        return row
+    return None
 
 
 def followers(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:

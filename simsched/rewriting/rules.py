@@ -159,7 +159,9 @@ def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[st
         if reference >= 0:
             return reference + n
         i = ~reference
-        return n - 1 if i == position else ~(i if i < position else i + n_inputs - 1)
+        if i == position:
+            return n - 1
+        return ~(i if i < position else i + n_inputs - 1)
 
     before = [{**part, "inputs": [r if r >= 0 else ~(~r + position) for r in part["inputs"]]} for part in first]
     return before + [{**part, "inputs": [move(r) for r in part["inputs"]]} for part in second]
@@ -289,7 +291,10 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     cuts = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
     is_slice = slice_made(row.operator) is not None
     if is_slice:
-        cuts = {} if reader in draft.kept else {0: splitting.resolve_slices(draft, Read(reader))}
+        if reader in draft.kept:
+            cuts = {}
+        else:
+            cuts = {0: splitting.resolve_slices(draft, Read(reader))}
     sources_of = {i: pieces[cut.slice] for i, cut in cuts.items() if cut.producer == name and cut.slice in pieces}
     if is_slice and any(
         source.slice and not draft.can_be_sliced(reader, source.slice[0]) for source in sources_of.values()

@@ -309,7 +309,10 @@ def _sum(draft: Draft, match: Match) -> Draft | None:
         op = product(first, ops[0].flops, ops[0].weight_nbytes, recipe)
         return splitting.replace_behind(draft, match, before, op)
     whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
-    twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
+    if first.bias and second.bias:
+        twice = float(first.out_features * DTYPE_NBYTES[first.dtype])
+    else:
+        twice = 0.0
     weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
     op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stack(ops, 1))
     before = splitting.joined_inputs(draft, match[:2], len(first.lead), op.name)
@@ -332,7 +335,10 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
     (conv, _) = _convs(draft)[match[0]]
     op = row.operator
     groups = conv.groups // _FEWER
-    zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
+    if op.weight_nbytes:
+        zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype])
+    else:
+        zeros = 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
     operator = works.made_from(
         (op,),

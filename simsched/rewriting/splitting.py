@@ -105,7 +105,9 @@ def replace_behind(
         after = draft.replace(names, [before, whole])
     else:
         after = replace_by_parts(draft, names, whole, axis, before=[before])
-    return None if after is None else join_slices(after, before.operator.name) or after
+    if after is None:
+        return None
+    return join_slices(after, before.operator.name) or after
 
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
@@ -142,7 +144,10 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
 def resolve_slices(draft: Draft, read: Read) -> Source:
     """Return the source of a read, looking through slices that are separate operators."""
     row = draft.rows.get(read.producer)
-    cut = None if row is None else slice_made(row.operator)
+    if row is None:
+        cut = None
+    else:
+        cut = slice_made(row.operator)
     if cut is None or row is None or not only_copies(draft, row):
         return read.source
     first = row.reads[0]
@@ -156,7 +161,9 @@ def axis_of_concat(op: Operator) -> int | None:
     axis = op.attributes.get("axis")
     if op.kind != "concat" or "activation" in op.attributes or op.output_shape is None:
         return None
-    return axis if type(axis) is int and 0 <= axis < len(op.output_shape) else None
+    if type(axis) is int and 0 <= axis < len(op.output_shape):
+        return axis
+    return None
 
 
 def only_copies(draft: Draft, row: Row) -> bool:
@@ -181,7 +188,10 @@ def join_slices(draft: Draft, name: str) -> Draft | None:
         source = resolve_slices(draft, read)
         if runs and source.slice is not None:
             producer, before = runs[-1][0]
-            behind = (axis, source.slice[1]) if source.slice[0] == axis else None
+            if source.slice[0] == axis:
+                behind = (axis, source.slice[1])
+            else:
+                behind = None
             if producer == source.producer and before is not None and before[::2] == behind:
                 runs[-1] = (Source(producer, (axis, before[1], source.slice[2])), [*runs[-1][1], i])
                 continue
@@ -195,7 +205,9 @@ def join_slices(draft: Draft, name: str) -> Draft | None:
             reads.append(Read(source.producer, None if complete else source.slice, nbytes))
         else:
             reads += [row.reads[i] for i in members]
-    return _with_reads(draft, name, axis, reads) if len(reads) < len(row.reads) else None
+    if len(reads) < len(row.reads):
+        return _with_reads(draft, name, axis, reads)
+    return None
 
 
 def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Draft | None:

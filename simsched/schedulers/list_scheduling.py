@@ -251,7 +251,10 @@ def find_best(s: Lists, i: int) -> None:
     for d in range(s.n_devices):
         there = 0.0
         us = s.time[d * s.n_ops + i]
-        ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
+        if s.ahead is None:
+            ahead = 0.0
+        else:
+            ahead = s.ahead[i * s.n_devices + d]
         for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
             edge = s.inputs[q]
             producer = s.ops[edge.op]

@@ -276,7 +276,10 @@ def run_lane(s: State, number: int) -> None:
         elif action == WAIT:
             over = _wait(s, lane, number, item)
         elif action == RECORD:
-            cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
+            if is_later(lane.issued, lane.time):
+                cause = item.cause
+            else:
+                cause = lane.cause
             _happen(s, s.events[item.argument], s.now, cause)
         else:
             over = _copy(s, lane, number, item.argument)
@@ -302,7 +305,10 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         if not device.outstanding:
             _happen(s, drained, s.now, drained.cause)
         return True
-    free = lane.time if s.launches[row].follows else lane.free
+    if s.launches[row].follows:
+        free = lane.time
+    else:
+        free = lane.free
     if lane.state == NEXT:
         lane.state = LAUNCH_PASS
         if s.now < free:
@@ -349,7 +355,10 @@ def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
     if s.recording:
         work = s.work[number]
         span = add_span(s, kind, item, lane.device, work.start, s.now)
-        span.op = s.launch_op[item] if kind == KERNEL_SPAN else s.copy_op[item]
+        if kind == KERNEL_SPAN:
+            span.op = s.launch_op[item]
+        else:
+            span.op = s.copy_op[item]
         span.stream, span.cause, span.ready, span.solo = lane.stream, lane.span_cause, lane.ready, work.solo
         lane.cause = lane.free_cause = s.n_spans - 1
     lane.time = s.makespan = s.now
@@ -362,7 +371,10 @@ def _find_cause(s: State, lane: Lane, free: float) -> None:
         if is_later(lane.issued, max(free, lane.time)):
             lane.span_cause = s.items[lane.head].cause
         else:
-            lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
+            if is_later(free, lane.time):
+                lane.span_cause = lane.free_cause
+            else:
+                lane.span_cause = lane.cause
 
 
 def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
@@ -388,7 +400,10 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
             event.waiters = join(s, event.waiters, number)
             return False
     if lane.state != WAIT_PASS:
-        release = event.time if event.lane == number else event.time + lane.hop
+        if event.lane == number:
+            release = event.time
+        else:
+            release = event.time + lane.hop
         if lane.state == WAIT_REACHED and s.now < release:
             lane.state = WAIT_RELEASED
             push(s, release, RELEASE, number)
@@ -415,7 +430,10 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
         _end_work(s, lane, number, COPY_SPAN, copy)
         return True
     # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
-    free = lane.free if s.captured else lane.time
+    if s.captured:
+        free = lane.free
+    else:
+        free = lane.time
     if lane.state == NEXT and s.now < free:
         lane.state = COPY_READY
         push(s, free, RELEASE, number)
@@ -427,7 +445,10 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     if s.recording:
         work.solo = time + (nbytes / s.routes[s.copy_route[copy]].rate if nbytes > 0 else 0.0)
     lane.ready = work.start = s.now
-    lane.state = COPY_MOVE if nbytes > 0 else COPY_OVER
+    if nbytes > 0:
+        lane.state = COPY_MOVE
+    else:
+        lane.state = COPY_OVER
     push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
     return False
 
@@ -527,7 +548,11 @@ def reset(s: State) -> None:
         s.timers[i] = inf
     for i in range(2 * s.n_events + s.n_devices):
         event = s.events[i]
-        event.time = inf if i < 2 * s.n_events else 0.0  # a device has nothing to do at first
+        # a device has nothing to do at first
+        if i < 2 * s.n_events:
+            event.time = inf
+        else:
+            event.time = 0.0
         event.cause = event.waiters = -1
     for i in range(s.n_connections):
         connection = s.connections[i]

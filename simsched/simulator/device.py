@@ -38,7 +38,10 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
     if s.jittered:  # it is drawn out or shortened as the sample says
         work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
-    work.latency = min(device.kernel_latency, work.solo) if launch.blocks else 0.0
+    if launch.blocks:
+        work.latency = min(device.kernel_latency, work.solo)
+    else:
+        work.latency = 0.0
     work.sms, work.residency = s.lanes[lane].sms, launch.residency
     work.arrival, work.place, work.start = s.now, place, -1.0
     if s.jittered:
@@ -46,7 +49,10 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
         if launch.blocks:  # which load DRAM less the longer they take
             most, sms = float(min(launch.blocks, launch.residency)), float(device.sms)
             most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
-            work.dram_share = min(most, launch.traffic / work.unit) if work.unit > 0.0 else 0.0
+            if work.unit > 0.0:
+                work.dram_share = min(most, launch.traffic / work.unit)
+            else:
+                work.dram_share = 0.0
             work.unit /= launch.units
     if s.n_partitions > 0 and s.lanes[lane].rooms >= 0 and launch.blocks:
         _bind(work, launch, device.sms)
@@ -135,7 +141,10 @@ def refill(s: State, d: int) -> float:
             free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
         _issue_blocks(s, d)
         # whole refills of the head of the queue are passed over: until the last ones nothing else can change
-        lane = s.queued[d * s.width] if device.n_queue else -1
+        if device.n_queue:
+            lane = s.queued[d * s.width]
+        else:
+            lane = -1
         if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0 and s.lanes[lane].rooms < 0):
             is_exchange = s.launches[s.work[lane].row].meeting >= 0
             if not is_exchange and skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
@@ -358,7 +367,10 @@ def _share(s: State, d: int) -> float:
             memory += launch.kind == 1
     crowd.below += without_grid
     sm_load = crowd.below + crowd.top_load / device.sms
-    pressed = pressure(n, s.shares) / sm_load if sm_load > 1.0 else 1.0
+    if sm_load > 1.0:
+        pressed = pressure(n, s.shares) / sm_load
+    else:
+        pressed = 1.0
     issued = 0.0
     for i in range(n):
         work = s.work[running[i]]
@@ -369,7 +381,11 @@ def _share(s: State, d: int) -> float:
         if s.n_partitions > 0 and s.lanes[running[i]].rooms >= 0:
             work.slowed = max(1.0, launch.alpha * _load_on_partition(s, d, running[i]))
         issued += s.shares[i].load / work.slowed
-    excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
+    # the fullest SMs are estimates: together no more than there is
+    if issued > SATURATED:
+        excess = issued
+    else:
+        excess = 1.0
     dram_load = device.copy_load
     for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
         work, dram = s.work[running[i]], s.shares[i]

@@ -66,8 +66,15 @@ class Evaluator:
         self._events, self._partitions = schedule.events, schedule.partitions
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
-        self._cost = None if cost is default_cost else cost
-        self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
+        if cost is default_cost:
+            self._cost = None
+        else:
+            self._cost = cost
+        # Devices that cost the same: those of a kind, to the default cost model.
+        if self._cost is None:
+            self._alike = cluster.kind
+        else:
+            self._alike = np.arange(len(cluster))
         self._rows: dict[int, npt.NDArray[Any]] = {}
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
         self._columns: Columns = np.array([getattr(schedule, name) for name in _COLUMNS], np.int64)  # (4, n_ops)
@@ -188,19 +195,26 @@ class Evaluator:
 
     def _simulate(self, columns: Columns) -> float:
         program = self._program(columns)
-        launches = self._launches(program, columns) if self._runs(columns) else None
+        if self._runs(columns):
+            launches = self._launches(program, columns)
+        else:
+            launches = None
         if launches is not None:
             with suppress(ClusterError):  # a copy without a way to its destination
                 run = Plan(program, self.cluster).take()
                 begin(run, launches)
-                return run.makespan if finish(run) == OVER else inf
+                if finish(run) == OVER:
+                    return run.makespan
+                return inf
         return inf
 
     def _program(self, columns: Columns) -> Program:
         """Return the program of what columns say; what is no placement is refused."""
         op, device, stream, stage = columns
         program = self._lowering.program(op, device, stream, stage, self._priority[op])
-        return program.bound_to(self._partitions) if self._partitions else program
+        if self._partitions:
+            return program.bound_to(self._partitions)
+        return program
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""
@@ -247,4 +261,6 @@ class Evaluator:
             times = group_times(self.graph, self.cluster, home)[program.launches.op]
             rows = rows.copy()
             rows["solo"] = np.where(np.isnan(times), rows["solo"], times)
-        return rows if np.isfinite(rows["unit"]).all() else None
+        if np.isfinite(rows["unit"]).all():
+            return rows
+        return None

@@ -30,7 +30,9 @@ def begin_exchange(s: State, meeting: int) -> None:
 def _nbytes(s: State, f: int) -> float:
     """Return the bytes of a flow: of a collective those that each rank sends."""
     who = s.flows[f]
-    return s.copy_nbytes[s.work[who].row] if who < s.n_lanes else s.exchanges[who - s.n_lanes].nbytes
+    if who < s.n_lanes:
+        return s.copy_nbytes[s.work[who].row]
+    return s.exchanges[who - s.n_lanes].nbytes
 
 
 def _flow_rates(s: State) -> None:

@@ -273,10 +273,19 @@ class Plan:
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }
         if program.lead is not None or program.own is not None:
-            self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
-            self._values["own"] = np.full(len(program), np.nan) if program.own is None else program.own
+            if program.lead is None:
+                self._values["lead"] = np.zeros(len(program))
+            else:
+                self._values["lead"] = program.lead
+            if program.own is None:
+                self._values["own"] = np.full(len(program), np.nan)
+            else:
+                self._values["own"] = program.own
         if self._uses_links:
-            longest = len(cluster.channels) + n_devices if self._meet else 0
+            if self._meet:
+                longest = len(cluster.channels) + n_devices
+            else:
+                longest = 0
             if self._ways is not None:
                 longest = max(longest, int((values["routes"]["end"] - values["routes"]["first"]).max()))
             n_flows = len(self._lanes)

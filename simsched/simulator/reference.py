@@ -113,7 +113,10 @@ class Alarm:
         """Set it to a time in us; infinity calls it off."""
         if self._event is not None:
             self._event.cancelled = True
-        self._event = At(self._env, time, self._phase, self._ring) if time < inf else None
+        if time < inf:
+            self._event = At(self._env, time, self._phase, self._ring)
+        else:
+            self._event = None
 
     def set_now(self) -> None:
         """Set it to the present instant unless it is set."""
@@ -223,7 +226,10 @@ class Reference:
     def _host(self, t: int) -> Process:
         env, program = self._env, self._program
         ptr, cause = program.thread_ptr, -1
-        leads = None if program.lead is None else program.lead.tolist()
+        if program.lead is None:
+            leads = None
+        else:
+            leads = program.lead.tolist()
         if self._captured:  # one cost, then everything is issued at once
             cost = self._cluster.devices[self._device[0]].graph_launch
             if cost > 0:
@@ -241,7 +247,10 @@ class Reference:
                 yield At(env, env.now + leads[i], HOST)
             began = env.now
             if action in (WAIT, SYNC, BARRIER):
-                mark = self._drained[device] if action == BARRIER else waits[action][self._argument[i]]
+                if action == BARRIER:
+                    mark = self._drained[device]
+                else:
+                    mark = waits[action][self._argument[i]]
                 while mark.pending is not None:
                     yield mark.pending
                 if env.now > began:
@@ -268,7 +277,9 @@ class Reference:
         """Return the operator that an instruction launches or copies, -1 if it does neither."""
         if self._action[i] == LAUNCH:
             return self._op_of[self._argument[i]]
-        return int(self._program.copies.op[self._argument[i]]) if self._action[i] == COPY else -1
+        if self._action[i] == COPY:
+            return int(self._program.copies.op[self._argument[i]])
+        return -1
 
     def _issue(self, i: int, cause: int) -> None:
         action, env = self._action[i], self._env
@@ -303,7 +314,10 @@ class Reference:
             i, issued, host_span = lane.queue[0]
             action = self._action[i]
             if action == RECORD:
-                cause = host_span if is_later(issued, lane.row.time) else lane.row.cause
+                if is_later(issued, lane.row.time):
+                    cause = host_span
+                else:
+                    cause = lane.row.cause
                 self._reached[self._argument[i]].happen(self._env.now, cause)
             else:
                 yield from steps[action](lane, i, issued, host_span)
@@ -354,7 +368,9 @@ class Reference:
         yield from self._pass_connection(lane, i)
         if is_later(issued, max(free, lane.row.time)):
             return host_span
-        return lane.row.free_cause if is_later(free, lane.row.time) else lane.row.cause
+        if is_later(free, lane.row.time):
+            return lane.row.free_cause
+        return lane.row.cause
 
     def _pass_connection(self, lane: _Lane, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
@@ -385,7 +401,10 @@ class Reference:
     def _copy(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
         env, copies, copy = self._env, self._program.copies, self._argument[i]
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
-        free = lane.row.free if self._captured else lane.row.time
+        if self._captured:
+            free = lane.row.free
+        else:
+            free = lane.row.time
         cause = yield from self._begin(lane, i, free, issued, host_span)
         start, nbytes, exact = env.now, float(copies.nbytes[copy]), float(copies.transfer[copy])
         if exact == exact:

@@ -89,7 +89,10 @@ def simulate(
     program = program_for(schedule, cluster)
     if engine not in _ENGINES:
         raise UnknownNameError("engine", engine, list(_ENGINES))
-    drawn = None if jitter is None else factors(program.graph, jitter, rng, 1)
+    if jitter is None:
+        drawn = None
+    else:
+        drawn = factors(program.graph, jitter, rng, 1)
     plan = plan_of(program, cluster)
     launches = launches_of(plan, cost)
     if engine == "reference":
@@ -108,11 +111,16 @@ def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
 
     One that was made for devices of other names, or for other numbers of kernels, is refused.
     """
-    program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
+    if isinstance(schedule, Program):
+        program = schedule
+    else:
+        program = schedule.lower(cluster)
     names = tuple(device.name for device in cluster.devices)
     if program.devices != names:
         raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
-    return program.on(cluster) if program is schedule else program
+    if program is schedule:
+        return program.on(cluster)
+    return program
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +226,10 @@ def simulate_many(
     # samples of a chunk: few enough that an interruption ends within some tenths of a second, that all workers have
     # something to do, and that their random numbers take little memory; enough to make the hand-over cheap
     work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
-    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
+    if workers > 1:
+        even = -(-n // (_CHUNKS * workers))
+    else:
+        even = n
     most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
     rows = max(1, min(most, max(even, _LEAST_WORK // work)))
     drawn = (factors(plan.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
@@ -330,11 +341,17 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster,
     """
     found = np.empty((len(programs), len(worlds)))
     devices = [launch_devices(program) for program in programs]
-    plans = [Plan(program, worlds[0][0]) for program in programs] if worlds else []
+    if worlds:
+        plans = [Plan(program, worlds[0][0]) for program in programs]
+    else:
+        plans = []
     for j, (cluster, cost) in enumerate(worlds):
         asked: dict[tuple[int, bytes, bytes], Array] = {}
         for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
-            places = device if program.graph.meetings else cluster.kind[device]
+            if program.graph.meetings:
+                places = device
+            else:
+                places = cluster.kind[device]
             key = id(program.graph), places.tobytes(), program.priority.tobytes()
             if key not in asked:
                 asked[key] = demand(program, cluster, cost)

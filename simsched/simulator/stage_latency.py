@@ -60,7 +60,10 @@ class StageLatency:
         self, graph: OpGraph, cluster: Target, cost: CostModel | None = None, *, device: str | None = None
     ) -> None:
         graph, cluster = upon(cluster, graph)
-        name = cluster.devices[0].name if device is None else device
+        if device is None:
+            name = cluster.devices[0].name
+        else:
+            name = device
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))

@@ -39,7 +39,8 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     whose `intensity` is ``"link"``, load nothing and are slowed by nothing. An operator without kernels loads the SMs
     by its `utilization` and is sensitive to nothing else; one without either loads nothing.
     """
-    program = program.on(cluster) if program.open else program
+    if program.open:
+        program = program.on(cluster)
     graph, device = program.graph, launch_devices(program)
     times = placed_times(graph, cluster, program.launches.op, device, cost)
     return demand_of(graph, program.launches, cluster, device, times, priority=program.priority)
@@ -81,7 +82,10 @@ def demand_of(
     op = launches.op
     asked = np.zeros(len(op), Launch.dtype)
     asked["follows"][1:] = op[1:] == op[:-1]
-    asked["priority"] = 0 if priority is None else priority[op]
+    if priority is None:
+        asked["priority"] = 0
+    else:
+        asked["priority"] = priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
     asked["meeting"] = -1
     if graph.meetings:
@@ -287,4 +291,6 @@ def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     7.0
     """
     times = placed_operator_times(plan, cluster, cost)
-    return plan if (times == plan.graph.time).all() else plan.over(with_times(plan.graph, times))
+    if (times == plan.graph.time).all():
+        return plan
+    return plan.over(with_times(plan.graph, times))

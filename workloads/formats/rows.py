@@ -156,7 +156,8 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
         if row.begin_us >= end:  # nothing runs any more
             phase.append(phase[-1] + 1 if phase else 0)
             before = row.begin_us - max(device.launch, device.launch_latency)
-            issued[i] = before if isnan(issued[i]) else issued[i]
+            if isnan(issued[i]):
+                issued[i] = before
         else:
             phase.append(phase[-1])
         end = max(end, row.end_us)

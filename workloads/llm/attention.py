@@ -36,7 +36,9 @@ class Sequences:
 
     def keys(self, most: int | None) -> int:
         """Return the keys of a sequence that any new token sees, each token at most so many."""
-        return self.context if most is None else min(self.context, most + self.tokens - 1)
+        if most is None:
+            return self.context
+        return min(self.context, most + self.tokens - 1)
 
     def pairs(self, most: int | None) -> int:
         """Return the pairs of a new token and a key that it sees in a sequence: itself, and those before it.

@@ -91,7 +91,10 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     if ranks.dp > 1:
         back = float(rows * experts.chosen * hidden * step.width)
         routed = step.collective("combine", Collective("all_to_all", back, ranks.ep), [routed])
-    reads = n_pairs * hidden * step.width if ranks.dp == 1 else float(rows * experts.chosen * hidden * step.width)
+    if ranks.dp == 1:
+        reads = n_pairs * hidden * step.width
+    else:
+        reads = float(rows * experts.chosen * hidden * step.width)
     passed = float(rows * hidden * step.width)
     total = step.moving(
         "experts.sum", "add", [routed, chosen], rows * hidden, reads=reads, writes=passed, flops=reads / step.width

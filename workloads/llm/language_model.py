@@ -104,7 +104,12 @@ def llm(
     one_of(config, "phase", phase, PHASES)
     whole(config, "batch", batch, most=_MOST_TOKENS)
     whole(config, "context", context, most=_MOST_TOKENS)
-    new = whole(config, "tokens", tokens, most=context) if tokens is not None else 1 if phase == "decode" else context
+    if tokens is not None:
+        new = whole(config, "tokens", tokens, most=context)
+    elif phase == "decode":
+        new = 1
+    else:
+        new = context
     ranks = _ranks(config, model, tp, ep)
     if layers is not None:
         whole(config, "layers", layers, most=model.layers)
@@ -116,7 +121,10 @@ def llm(
     step = Step(f"{model.name} {phase}", formats, is_fused=one_of(config, "qkv", qkv, _QKV) == "joined")
     for i in range(microbatches):
         part = (number + i) // microbatches
-        prefix = f"micro{i}." if microbatches > 1 else ""
+        if microbatches > 1:
+            prefix = f"micro{i}."
+        else:
+            prefix = ""
         _add_step(step, model, Sequences(part, new, context), ranks, layers or model.layers, prefix)
     return step.graph()
 
@@ -163,13 +171,18 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
 
 def _norm(step: Step, name: str, x: Tensor, residual: Tensor | None, rows: int, hidden: int) -> Tensor:
     """Add a norm, which adds a branch to the residual first."""
-    xs = [x] if residual is None else [x, residual]
+    if residual is None:
+        xs = [x]
+    else:
+        xs = [x, residual]
     return step.norm(name, xs, rows, hidden, adds=residual is not None)
 
 
 def _all_reduced(step: Step, name: str, x: Tensor, ranks: int) -> Tensor:
     """Return the sum of a tensor over GPUs; the tensor itself of one GPU."""
-    return x if ranks == 1 else step.collective(name, Collective("all_reduce", x.nbytes, ranks), [x])
+    if ranks == 1:
+        return x
+    return step.collective(name, Collective("all_reduce", x.nbytes, ranks), [x])
 
 
 def _ranks(config: str, model: Architecture, tp: int, ep: int) -> Ranks:
@@ -192,9 +205,12 @@ def _ranks(config: str, model: Architecture, tp: int, ep: int) -> Ranks:
 
 
 def _formats(config: str, model: Architecture, dtype: str | None, weights: str | None, cache: str | None) -> Formats:
-    products = model.dtype if dtype is None else one_of(config, "dtype", dtype, _PRODUCTS)
-    stored = model.weights if dtype is None else products
-    of_experts = model.expert_weights if dtype is None else products
+    if dtype is None:
+        products = model.dtype
+        stored = model.weights
+        of_experts = model.expert_weights
+    else:
+        products = stored = of_experts = one_of(config, "dtype", dtype, _PRODUCTS)
     if weights is not None:
         stored = of_experts = one_of(config, "weights", weights, _STORED)
     formats = Formats(products, stored, of_experts, "")

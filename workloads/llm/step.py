@@ -44,7 +44,9 @@ class Formats:
     @property
     def plain(self) -> str:
         """Format of activations, and of operators that are not quantised: norms, router, words."""
-        return "bf16" if self.products == "fp8" else self.products
+        if self.products == "fp8":
+            return "bf16"
+        return self.products
 
 
 class Step:
@@ -99,7 +101,10 @@ class Step:
         kept
             Bytes of its parameters on the device; by default the work's.
         """
-        full = f"{self.block}.{name}" if self.block else name
+        if self.block:
+            full = f"{self.block}.{name}"
+        else:
+            full = name
         operator = Operator(
             full,
             kind=kind,
@@ -146,8 +151,12 @@ class Step:
         plain
             Whether it is not quantised.
         """
-        costs = self.costs if plain else self.products
-        stored = self.costs.dtype if plain else stored or self.formats.weights
+        if plain:
+            costs = self.costs
+            stored = self.costs.dtype
+        else:
+            costs = self.products
+            stored = stored or self.formats.weights
         weights = inner * columns * STORED_NBYTES[stored] + bias * columns * self.width
         is_quantised = STORED_NBYTES[stored] < costs.width
         work = replace(
@@ -212,7 +221,10 @@ class Step:
 
     def collective(self, name: str, exchanged: Collective, xs: Sequence[Tensor]) -> Tensor:
         """Add a collective operator of equal GPUs, of which the graph has one; return the exchanged tensor."""
-        full = f"{self.block}.{name}" if self.block else name
+        if self.block:
+            full = f"{self.block}.{name}"
+        else:
+            full = name
         operator = Operator(
             full, kind="collective", dtype=self.costs.dtype, block=self.block or None, collective=exchanged
         )

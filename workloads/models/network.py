@@ -344,7 +344,10 @@ def _sliding(name: str, kernel: Pair, stride: Pair, padding: Pair) -> tuple[tupl
     """Return the three as pairs (height, width)."""
     pairs = []
     for what, value, least in (("kernel", kernel, 1), ("stride", stride, 1), ("padding", padding, 0)):
-        height, width = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
+        if isinstance(value, tuple) and len(value) == 2:
+            height, width = value
+        else:
+            height, width = (value, value)
         pairs.append((whole(name, what, height, least=least), whole(name, what, width, least=least)))
     return tuple(pairs)
 

@@ -67,14 +67,18 @@ class _Value(NamedTuple):
 
 def _llvm(kind: Any) -> str:
     """Return a type in LLVM assembly."""
-    return kind if isinstance(kind, str) else "ptr"
+    if isinstance(kind, str):
+        return kind
+    return "ptr"
 
 
 def _shown(kind: Any) -> str:
     """Return a type as a reader of the kernel knows it."""
     if isinstance(kind, ColumnKind):
         return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
-    return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
+    if isinstance(kind, str):
+        return _NAMES[kind]
+    return f"a row or table {kind.__name__}"
 
 
 class _Function:
@@ -114,7 +118,10 @@ class _Function:
         names = code.co_varnames[: code.co_argcount]
         for name in (*names, "return"):
             if kinds.get(name) is None:
-                what = "the result" if name == "return" else f"parameter {name!r}"
+                if name == "return":
+                    what = "the result"
+                else:
+                    what = f"parameter {name!r}"
                 self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
         return {name: kinds[name] for name in names}, kinds["return"]
 
@@ -179,10 +186,16 @@ class _Function:
             self._expr(node.value)
 
     def _do_assign(self, node: ast.Assign) -> None:
-        given = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        if isinstance(node.value, ast.Tuple):
+            given = node.value.elts
+        else:
+            given = [node.value]
         values = [self._expr(each) for each in given]
         for target in node.targets:
-            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            if isinstance(target, ast.Tuple):
+                names = target.elts
+            else:
+                names = [target]
             if len(names) != len(values):
                 self._refuse(f"{len(values)} values for {len(names)} names; give as many")
             for name, value in zip(names, values, strict=True):
@@ -200,7 +213,10 @@ class _Function:
             self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
-        value = self._expr(node.value) if node.value else _Value(NONE, "")
+        if node.value:
+            value = self._expr(node.value)
+        else:
+            value = _Value(NONE, "")
         value = self._fitting(value, self._returns, "the result")
         self._code.append(f"  ret {_llvm(self._returns)} {value.text}")
 
@@ -235,8 +251,14 @@ class _Function:
         if call.keywords or not 1 <= len(call.args) <= 3:
             self._refuse("a range has one to three bounds, without names")
         bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
-        start, stop = bounds if len(bounds) == 2 else (_Value(INT, "0"), bounds[0])
-        step = self._constant(call.args[2]) if len(call.args) == 3 else 1
+        if len(bounds) == 2:
+            start, stop = bounds
+        else:
+            start, stop = (_Value(INT, "0"), bounds[0])
+        if len(call.args) == 3:
+            step = self._constant(call.args[2])
+        else:
+            step = 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
         at = self._slot(INT)
@@ -298,7 +320,9 @@ class _Function:
     def _read(self, place: _Value) -> _Value:
         stored = _STORED[place.kind]
         value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}")
-        return value if stored == value.kind else self._emit(INT, f"sext {stored} {value.text} to i64")
+        if stored == value.kind:
+            return value
+        return self._emit(INT, f"sext {stored} {value.text} to i64")
 
     def _write(self, place: _Value, value: _Value) -> None:
         if place.kind not in _STORED:
@@ -329,9 +353,13 @@ class _Function:
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             number = self._constant(node.operand)
-            return -number if isinstance(number, int | float) else None
+            if isinstance(number, int | float):
+                return -number
+            return None
         found = self._static(node)
-        return found if isinstance(found, int | float) else None
+        if isinstance(found, int | float):
+            return found
+        return None
 
     def _get_constant(self, node: ast.expr) -> _Value:
         number = self._constant(node)
@@ -344,15 +372,21 @@ class _Function:
         return self._refuse(f"{ast.unparse(node)!r} is no number of 64 bits and no local; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _get_name(self, node: ast.Name) -> _Value:
-        return self._get(self._locals[node.id]) if node.id in self._locals else self._get_constant(node)
+        if node.id in self._locals:
+            return self._get(self._locals[node.id])
+        return self._get_constant(node)
 
     def _get_attribute(self, node: ast.Attribute) -> _Value:
         place = self._place(node)
-        return self._get(place) if isinstance(place.kind, ColumnKind) else self._read(place)
+        if isinstance(place.kind, ColumnKind):
+            return self._get(place)
+        return self._read(place)
 
     def _get_subscript(self, node: ast.Subscript) -> _Value:
         place = self._place(node)
-        return self._read(place) if place.kind in _STORED else place
+        if place.kind in _STORED:
+            return self._read(place)
+        return place
 
     def _get_binop(self, node: ast.BinOp) -> _Value:
         return self._operation(node.op, self._expr(node.left), self._expr(node.right))
@@ -397,7 +431,10 @@ class _Function:
             return self._emit(FLOAT, f"fneg double {value.text}")
         if value.kind not in (INT, BOOL) or isinstance(node.op, ast.UAdd):
             self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
-        operation = "sub i64 0," if isinstance(node.op, ast.USub) else "xor i64 -1,"
+        if isinstance(node.op, ast.USub):
+            operation = "sub i64 0,"
+        else:
+            operation = "xor i64 -1,"
         return self._emit(INT, f"{operation} {self._as_int(value).text}")
 
     def _get_boolop(self, node: ast.BoolOp) -> _Value:
@@ -429,7 +466,10 @@ class _Function:
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
-            order = "eq" if isinstance(op, ast.Is) else "ne"
+            if isinstance(op, ast.Is):
+                order = "eq"
+            else:
+                order = "ne"
             return self._emit(BOOL, f"icmp {order} ptr {left.text}, null")
         if isinstance(op, ast.In):
             # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
@@ -524,7 +564,9 @@ class _Function:
         return value
 
     def _as_int(self, value: _Value) -> _Value:
-        return value if value.kind == INT else self._emit(INT, f"zext i1 {value.text} to i64")
+        if value.kind == INT:
+            return value
+        return self._emit(INT, f"zext i1 {value.text} to i64")
 
     def _as_float(self, value: _Value) -> _Value:
         if value.kind == FLOAT:

@@ -155,7 +155,10 @@ class Piece(Generic[T]):
         from simsched.base.jit.native import link
 
         here = f"{sys.platform}-{platform.machine().lower()}"
-        shipped = [SHIPPED / self.shipped_name(here)] if how == "O3" else []
+        if how == "O3":
+            shipped = [SHIPPED / self.shipped_name(here)]
+        else:
+            shipped = []
         for path in (*shipped, *self._files(how)):
             with suppress(OSError, ValueError):
                 return link(self.symbol, read_code(path))

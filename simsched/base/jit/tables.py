@@ -259,7 +259,10 @@ class Table:
             if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
                 raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")
             self._arrays[name] = array
-        self._words[self.fields[name][0] >> 3] = 0 if array is None else address(array)
+        if array is None:
+            self._words[self.fields[name][0] >> 3] = 0
+        else:
+            self._words[self.fields[name][0] >> 3] = address(array)
 
     def _view(self, name: str) -> Any:
         """Return a column as interpreted kernels see it."""
@@ -291,7 +294,9 @@ _DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}
 
 def dtype_of(element: Any) -> np.dtype[Any]:
     """Return how a row or number of a column lies in memory."""
-    return _DTYPES[element] if isinstance(element, str) else cast("np.dtype[Any]", element.dtype)
+    if isinstance(element, str):
+        return _DTYPES[element]
+    return cast("np.dtype[Any]", element.dtype)
 
 
 def address(array: Array) -> int:

@@ -494,7 +494,10 @@ def longest_to(
     place = np.empty(len(graph), graph.order_index.dtype)
     place[graph.order_index] = np.arange(len(graph))
     rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
-    near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    if backwards:
+        near, far = (graph.dst, graph.src)
+    else:
+        near, far = (graph.src, graph.dst)
     u = near[rows]
     v = far[rows]
     beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]
@@ -570,7 +573,10 @@ def rearrange(
     >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
     Edge(src='x', dst='c', nbytes=0.0, transfer=None)
     """
-    tables = [graph] if further is None else [graph, OpGraph([further])]
+    if further is None:
+        tables = [graph]
+    else:
+        tables = [graph, OpGraph([further])]
     rows_ = np.asarray(rows, np.int64)
 
     def join(key: str) -> npt.NDArray[Any]:

@@ -68,7 +68,9 @@ class Numbered(Rows[str]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Numbered) and (self._prefix, self._length) == (other._prefix, other._length):
             return True
-        return tuple(self) == tuple(other) if isinstance(other, tuple | Numbered) else NotImplemented
+        if isinstance(other, tuple | Numbered):
+            return tuple(self) == tuple(other)
+        return NotImplemented
 
     def __repr__(self) -> str:
         return repr(tuple(self))

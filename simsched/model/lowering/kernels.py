@@ -187,7 +187,10 @@ def find_lanes(s: LoweredCandidate) -> None:
 def find_copies(s: LoweredCandidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
-    threads = s.op if s.one_thread else s.by_device
+    if s.one_thread:
+        threads = s.op
+    else:
+        threads = s.by_device
     for i in range(s.n_ops):
         u = threads[i]
         op = s.placed[u]
@@ -428,7 +431,10 @@ def drop_copy_waits(s: LoweredCandidate) -> None:
     """
     order = s.by_lane
     if s.blocking:
-        order = s.op if s.one_thread else s.by_device
+        if s.one_thread:
+            order = s.op
+        else:
+            order = s.by_device
     for k in range(s.n_copies):
         s.copy_lanes[s.sent[k].lane].waiter = -1
     for i in range(s.n_ops):
@@ -461,7 +467,10 @@ def drop_copy_waits(s: LoweredCandidate) -> None:
 def write(s: LoweredCandidate) -> None:
     """Write the instructions of each host thread."""
     s.n_written = 0
-    threads = s.op if s.one_thread else s.by_device
+    if s.one_thread:
+        threads = s.op
+    else:
+        threads = s.by_device
     for i in range(s.n_ops):
         write_operator(s, threads[i])
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
@@ -477,7 +486,10 @@ def write_operator(s: LoweredCandidate, v: int) -> None:
         emit(s, BARRIER, here, -1, -1)
     for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
         copy = s.kept[k] - s.n_ops
-        event = first_event + copy if copy >= 0 else s.placed[s.op[s.kept[k]]].event
+        if copy >= 0:
+            event = first_event + copy
+        else:
+            event = s.placed[s.op[s.kept[k]]].event
         if copy >= 0 and s.blocking:
             emit(s, SYNC, here, -1, event)
         else:

@@ -190,7 +190,10 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
         raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
     rules_by_name: dict[str, Rule] = {}
     for entry in RULES if rules is None else rules:
-        rule = RULES.get(entry) if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            rule = RULES.get(entry)
+        else:
+            rule = entry
         if not isinstance(rule, Rule):
             raise SchedulerError(f"autograph: rules has no {entry!r}; known are: {', '.join(RULES)}")
         rules_by_name[rule.name] = rule

@@ -42,7 +42,10 @@ class MixedCost:
         for row in draft.rows.values():
             if row.key not in self._times:
                 op = row.operator
-                us = 0.0 if op.kind == READER else float(operator_times(OpGraph([op]), self._device, self._cost)[0])
+                if op.kind == READER:
+                    us = 0.0
+                else:
+                    us = float(operator_times(OpGraph([op]), self._device, self._cost)[0])
                 self._times[row.key] = us
         times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())

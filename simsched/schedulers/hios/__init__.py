@@ -189,7 +189,10 @@ def schedule_mapping(
         stages = Stages(instance, mapping)
         require_finite(scheduler, stages.latency)
         return stages.schedule(scheduler, search)
-    kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
+    if cost is default_cost:
+        kinds = cluster.kind.tolist()
+    else:
+        kinds = list(range(len(cluster)))
 
     @cache
     def of_kind(kind: int) -> StageCost:

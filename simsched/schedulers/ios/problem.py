@@ -91,11 +91,16 @@ class Problem:
             times = [cost(op, device) for op in ops]
             if option == "executed":
                 return executed_in_turn(ops, times, device)
-            return sum_in_order(times) if formula is None else formula.latency([sum_in_order(times)])
+            if formula is None:
+                return sum_in_order(times)
+            return formula.latency([sum_in_order(times)])
 
         self.times = operator_times(graph, device, cost)
         by_look = isinstance(option, str | StageFormula)
-        self.classes = _classes(graph, self.times) if by_look else place_of(graph.order_index)
+        if by_look:
+            self.classes = _classes(graph, self.times)
+        else:
+            self.classes = place_of(graph.order_index)
         class_of = dict(zip(graph.names, self.classes.tolist(), strict=True))
         self.latency = StageCost(
             "ios", option, graph, cluster, cost, tools, device, merged_time=merged_time, class_of=class_of

@@ -114,13 +114,19 @@ def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
 def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
     """Make a move around an operator, perhaps one of the critical path."""
     guided = len(path) > 0 and rng.random() < GUIDED
-    op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(candidate.n))
+    if guided:
+        op = int(path[rng.integers(len(path))])
+    else:
+        op = int(rng.integers(candidate.n))
     MOVES[int(rng.integers(len(MOVES)))](candidate, op, rng)
 
 
 def restage(c: Candidate, op: int, rng: Generator) -> None:
     """Put the operator on any device and stream, in the stage before or after its new place, or in a separate stage."""
-    device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
+    if rng.random() < 0.5:
+        device = int(rng.integers(c.n_devices))
+    else:
+        device = int(c.device[op])
     first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
     last = min((int(c.place[r]) - 1 for r in c.consumers[op]), default=c.n - 1)
     c.put(op, int(rng.integers(first, last + 1)))
@@ -135,7 +141,10 @@ def restage(c: Candidate, op: int, rng: Generator) -> None:
     elif which == 1 and len(behind):
         c.stage[op] = c.stage[behind[0]]
     else:
-        c.stage[op] = c.stage[before[-1]] + 1 if len(before) else 0
+        if len(before):
+            c.stage[op] = c.stage[before[-1]] + 1
+        else:
+            c.stage[op] = 0
         c.stage[behind] += 2  # they may have shared a stage with operators before them
 
 
@@ -482,7 +491,10 @@ def search(
         best = min(arms, key=lambda arm: arm.best)
         spent += best.anneal(evaluations - spent, HOT, COLD, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
-    plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
+    if best.best < start.makespan:
+        plan, makespan = (best.schedule(), best.best)
+    else:
+        plan, makespan = (start.plan, start.makespan)
     return plan.like(
         scheduler="search",
         estimate=makespan,
