@@ -358,9 +358,11 @@ class Costs:
         for index, n in sizes.items():
             if index in first and index in second:
                 if index in output:
-                    stack, inner = (stack * n, inner)
+                    stack = stack * n
+                    inner = inner
                 else:
-                    stack, inner = (stack, inner * n)
+                    stack = stack
+                    inner = inner * n
             elif index in first:
                 rows *= n
             else:

@@ -364,7 +364,8 @@ class _Minimum:
     def __init__(
         self, residuals: Residuals, before: Beliefs, names: Sequence[str], near: Mapping[str, float] | None
     ) -> None:
-        self._residuals, self._known = residuals, dict[bytes, Floats]()
+        self._residuals = residuals
+        self._known = dict[bytes, Floats]()
         self._parameters = [PARAMETERS[name] for name in names]
         self._rough = [j for j, parameter in enumerate(self._parameters) if parameter.rough]
         self._mean = np.array([before[name].mean for name in names])
@@ -374,7 +375,8 @@ class _Minimum:
         place, jacobian = self._descend(self._search(start) if near is None else start)
         terms = self._at(place)
         n = len(terms) - len(names)
-        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
+        self.places = dict(zip(names, place.tolist(), strict=True))
+        self.cost = float(terms @ terms)
         self.residual = terms[:n]
         self.jacobian = jacobian[:n]
 

@@ -235,7 +235,10 @@ class Program(Columnar, Document):
         open: bool | None = None,
         partitions: Sequence[Partition] = (),
     ) -> None:
-        self.graph, self.devices, self.execution, self.n_events = graph, tuple(devices), execution, n_events
+        self.graph = graph
+        self.devices = tuple(devices)
+        self.execution = execution
+        self.n_events = n_events
         self.thread_ptr = np.array(thread_ptr, np.int64)
         self.action = _compact(action, np.int8, "action")
         self.device = _compact(device, np.int32, "device")
@@ -244,14 +247,8 @@ class Program(Columnar, Document):
         ends = (_compact(copies.op, np.int32, "op"), _compact(copies.device, np.int32, "device"))
         self.copies = Copies(*ends, np.array(copies.nbytes, np.float64), np.array(copies.transfer, np.float64))
         self.priority = np.broadcast_to(np.array(priority, np.int64), (len(graph),))
-        if lead is None:
-            self.lead = None
-        else:
-            self.lead = np.array(lead, np.float64)
-        if own is None:
-            self.own = None
-        else:
-            self.own = np.array(own, np.float64)
+        self.lead = None if lead is None else np.array(lead, np.float64)
+        self.own = None if own is None else np.array(own, np.float64)
         self.checked = checked
         self.partitions = tuple(partitions)
         if launches is None:

@@ -314,7 +314,8 @@ class Draft(Instance):
             # layered graph; from four on, they ignore ever more contention and put the operators onto fewer and fewer
             # devices.
             streams = 8 if len(cluster) == 1 else 2
-        self._scheduler, self.streams = scheduler, min(streams, len(graph))
+        self._scheduler = scheduler
+        self.streams = min(streams, len(graph))
         self.ops: npt.NDArray[Any] = np.zeros(len(graph), ListedOperator.dtype)
 
     def place(
@@ -380,7 +381,8 @@ class Draft(Instance):
             table["kernels"], table["lag"] = self._launches()
             for cost in ("launch", "record", "wait", "gap", "hop"):
                 setattr(table, cost, getattr(self.cluster.devices[0], cost))
-        table["streams"]["free"], table["streams"]["first"] = -inf if overheads else 0.0, np.arange(n_slots) * (n + 1)
+        table["streams"]["free"] = -inf if overheads else 0.0
+        table["streams"]["first"] = np.arange(n_slots) * (n + 1)
         while table.n_placed < n:
             table.limit = min(n, table.n_placed + _AT_A_TIME)
             place(table)

@@ -137,8 +137,10 @@ class Instance:
         """
         ptr, edges = edges_by_end(ends, len(self.graph))
         rows = np.zeros(len(edges), EdgeEnd.dtype)
-        rows["us"], rows["mean_us"] = self.transfer[edges], self.mean_transfer[edges]
-        rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
+        rows["us"] = self.transfer[edges]
+        rows["mean_us"] = self.mean_transfer[edges]
+        rows["nbytes"] = self.graph.edge_nbytes[edges]
+        rows["op"] = others[edges]
         return ptr, rows
 
 

@@ -94,7 +94,8 @@ def nimble(
     stream, chains, left = assign_streams(graph, streams, released=released)
     of_op = np.array(stream)
     if released:
-        (src, dst) = (graph.src, graph.dst)
+        src = graph.src
+        dst = graph.dst
     else:
         (src, dst) = left
     return captured_schedule(

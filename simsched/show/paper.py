@@ -129,9 +129,11 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
         ax = figure.add_subplot()
         height = _DRAWN[chart.kind](ax, chart)
         if chart.lying:
-            along, up = (chart.y, chart.x)
+            along = chart.y
+            up = chart.x
         else:
-            along, up = (chart.x, chart.y)
+            along = chart.x
+            up = chart.y
         ax.set(xlabel=along.label, ylabel=up.label)
         if chart.reference is not None and chart.kind != "map":
             (ax.axvline if chart.lying else ax.axhline)(chart.reference, **_LEVEL)
@@ -141,7 +143,8 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
         if chart.legend:
             handles, names = ax.get_legend_handles_labels()
         else:
-            handles, names = ([], [])
+            handles = []
+            names = []
         note = figure.legend(
             handles,
             names,

@@ -103,12 +103,16 @@ def pressure(n: int, shares: Rows[Share]) -> float:
     not slowed leave the others only the rest, so x is more than the sum unless all are fully sensitive. It is found by
     Newton's method, exact as soon as it is known who is slowed: mostly after two turns of O(n).
     """
-    x, last, turns = 0.0, 0.0, 0
+    x = 0.0
+    last = 0.0
+    turns = 0
     for i in range(n):
         x += shares[i].load
     while x > 1.0 and abs(x - last) > TIE * x and turns < MOST_TURNS:
         turns += 1
-        last, slowed, unslowed = x, 0.0, 0.0
+        last = x
+        slowed = 0.0
+        unslowed = 0.0
         for i in range(n):
             share = shares[i]
             if share.sensitivity * x > 1.0 - TIE:  # where it is 1, the next turn finds the same who are slowed
@@ -132,7 +136,8 @@ def pressure(n: int, shares: Rows[Share]) -> float:
 
 def begin_kernel(work: Work, blocks: int) -> None:
     """Set a kernel to where none of its blocks has been issued."""
-    work.unissued, work.n_cohorts = blocks, 0
+    work.unissued = blocks
+    work.n_cohorts = 0
     work.resident = work.crowd = work.peak = work.top = work.skipped = 0
     work.progress = work.anchor = work.rate = 0.0
 
@@ -146,7 +151,8 @@ def anchor_anew(work: Work, now: float, rate: float) -> None:
     """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
     if rate != work.rate:
         work.progress = progress_of(work, now)
-        work.anchor, work.rate = now, rate
+        work.anchor = now
+        work.rate = rate
 
 
 def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
@@ -161,10 +167,12 @@ def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float
     work.resident += count
     even = -(-work.resident // sms)
     if even >= fullest(work, sms):
-        work.peak, work.crowd = even, work.resident
+        work.peak = even
+        work.crowd = work.resident
     elif work.resident > work.crowd:
         work.crowd = work.resident
-    due, late = progress_of(work, now) + 1.0, 0
+    due = progress_of(work, now) + 1.0
+    late = 0
     if spread > 0.0 and count > 1 and (work.n_cohorts == 0 or work.unissued == 0):
         late = max(1, LATE * count // 10)
         after = LATENESS * spread * float(count - 1) / float(count + 2)
@@ -184,7 +192,9 @@ def fullest(work: Work, sms: int) -> int:
     """
     if work.resident >= work.crowd:
         return work.peak
-    part, expected, n = float(work.resident) / float(work.crowd), float(min(sms, work.crowd)), 0
+    part = float(work.resident) / float(work.crowd)
+    expected = float(min(sms, work.crowd))
+    n = 0
     while n < work.peak:
         expected *= part * float(work.peak - n) / float(n + 1)
         if expected < 0.5:
@@ -208,13 +218,15 @@ def add_cohort(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> Non
     for j in range(1, MAX_COHORTS):
         if cohorts[j + 1].due - cohorts[j].due < cohorts[i + 1].due - cohorts[i].due - 1e-6:  # by more than rounding
             i = j
-    a, b = cohorts[i], cohorts[i + 1]
+    a = cohorts[i]
+    b = cohorts[i + 1]
     total = a.count + b.count
     a.due = (a.due * a.count + b.due * b.count) / float(total)
     a.count = total
     work.n_cohorts -= 1
     for j in range(i + 1, work.n_cohorts):
-        cohorts[j].due, cohorts[j].count = cohorts[j + 1].due, cohorts[j + 1].count
+        cohorts[j].due = cohorts[j + 1].due
+        cohorts[j].count = cohorts[j + 1].count
 
 
 def first_end(work: Work, cohorts: Rows[Cohort]) -> float:
@@ -233,7 +245,8 @@ def end_blocks(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     if n:
         work.n_cohorts -= n
         for j in range(work.n_cohorts):
-            cohorts[j].due, cohorts[j].count = cohorts[j + n].due, cohorts[j + n].count
+            cohorts[j].due = cohorts[j + n].due
+            cohorts[j].count = cohorts[j + n].count
         work.resident -= ended
     return ended
 
@@ -252,11 +265,14 @@ def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
 
 def undo_skip(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     """Go back to wave by wave; return the blocks that end just now, which are taken off."""
-    progress, n, ended = progress_of(work, now), work.n_cohorts, 0
+    progress = progress_of(work, now)
+    n = work.n_cohorts
+    ended = 0
     tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * work.rate))
     work.n_cohorts = 0
     for j in range(n):
-        due, count = cohorts[j].due, cohorts[j].count
+        due = cohorts[j].due
+        count = cohorts[j].count
         since = progress - (due - 1.0 - work.skipped)  # the last of the refills passed over is over at `due`
         waves = max(0, floor(since + tolerance))  # a late block takes longer than one wave
         ends = waves >= 1 and since - waves <= tolerance
@@ -275,9 +291,11 @@ def _insert(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
     """Put a cohort where it belongs among those before it, which leave room."""
     i = work.n_cohorts
     while i > 0 and cohorts[i - 1].due > due:
-        cohorts[i].due, cohorts[i].count = cohorts[i - 1].due, cohorts[i - 1].count
+        cohorts[i].due = cohorts[i - 1].due
+        cohorts[i].count = cohorts[i - 1].count
         i -= 1
-    cohorts[i].due, cohorts[i].count = due, count
+    cohorts[i].due = due
+    cohorts[i].count = count
     work.n_cohorts += 1
 
 

@@ -77,7 +77,8 @@ def rows_of(found: Sequence[Taken]) -> dict[str, npt.NDArray[Any]]:
     rows["solo"] = [each.exchange.time for each in found]
     for name, sizes in (("", [len(each.channels) for each in found]), ("_member", [each.ranks for each in found])):
         ends = np.cumsum(sizes, dtype=np.int64)
-        rows[f"first{name}"], rows[f"end{name}"] = ends - sizes, ends
+        rows[f"first{name}"] = ends - sizes
+        rows[f"end{name}"] = ends
     crossed = [pair for each in found for pair in each.channels]
     return {
         "exchanges": rows,

@@ -19,13 +19,13 @@ from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
-from simsched.simulator.compiled import reset
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
+from simsched.simulator.reset import reset
 from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
@@ -33,7 +33,11 @@ Process = Generator[simpy.Event, Any, Any]
 # At one instant: all that ends, then what that releases, then what hosts issue, then what the
 # links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
 # which processes start and waiting ones resume: they are the releases.
-COMPLETE, RELEASE, HOST, SHARE, DISPATCH = -1, 1, 2, 3, 4
+COMPLETE = -1
+RELEASE = 1
+HOST = 2
+SHARE = 3
+DISPATCH = 4
 
 
 class At(simpy.Event):
@@ -44,8 +48,11 @@ class At(simpy.Event):
     def __init__(
         self, env: "Instants", time: float, phase: int = RELEASE, *actions: Callable[[simpy.Event], Any]
     ) -> None:
-        self.env, self.callbacks = env, list(actions)
-        self._ok, self._value, self.cancelled = True, None, False
+        self.env = env
+        self.callbacks = list(actions)
+        self._ok = True
+        self._value = None
+        self.cancelled = False
         env.put(self, time, phase)
 
 
@@ -84,7 +91,8 @@ class Instants(simpy.Environment):
         event = heappop(self._instant)[2]
         if type(event) is At and event.cancelled:
             return
-        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        callbacks = event.callbacks
+        event.callbacks = None  # type: ignore[assignment]
         for callback in callbacks:
             callback(event)
         if isinstance(event._value, BaseException):  # a process failed
@@ -106,7 +114,9 @@ class Alarm:
     """The one time at which something is to happen, in a phase of that instant: set anew, it happens then only."""
 
     def __init__(self, env: Instants, phase: int, action: Callable[[], object]) -> None:
-        self._env, self._phase, self._action = env, phase, action
+        self._env = env
+        self._phase = phase
+        self._action = action
         self._event: At | None = None
 
     def set(self, time: float) -> None:
@@ -132,14 +142,18 @@ class _Mark:
     """What hosts and streams wait for, as long as it is `pending`; then when it came about, and after which span."""
 
     def __init__(self, pending: simpy.Event | None) -> None:
-        self.pending, self.time, self.cause = pending, 0.0, -1
+        self.pending = pending
+        self.time = 0.0
+        self.cause = -1
         self.lane: _Lane | None = None
 
     def happen(self, time: float, cause: int) -> None:
         """Let it come about."""
         assert self.pending is not None
         self.pending.succeed()
-        self.pending, self.time, self.cause = None, time, cause
+        self.pending = None
+        self.time = time
+        self.cause = cause
 
 
 class _Connection:
@@ -159,7 +173,10 @@ class _Lane:
     """
 
     def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
-        self.number, self.row, self.device, self.connection = number, row, row.device, connection
+        self.number = number
+        self.row = row
+        self.device = row.device
+        self.connection = connection
         self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
         self.wake: simpy.Event | None = None
         self.over: simpy.Event
@@ -172,7 +189,8 @@ class Reference:
     """
 
     def __init__(self, plan: Plan, launches: Array, factors: Floats | None) -> None:
-        self._program, self._cluster = plan.program, plan.cluster
+        self._program = plan.program
+        self._cluster = plan.cluster
         program = plan.program
         self._captured = program.execution == "graph"
         self._s = s = plan.take()
@@ -224,8 +242,10 @@ class Reference:
     # Hosts ---------------------------------------------------------------------------------------
 
     def _host(self, t: int) -> Process:
-        env, program = self._env, self._program
-        ptr, cause = program.thread_ptr, -1
+        env = self._env
+        program = self._program
+        ptr = program.thread_ptr
+        cause = -1
         if program.lead is None:
             leads = None
         else:
@@ -242,7 +262,8 @@ class Reference:
         waits = {WAIT: self._issued, SYNC: self._reached}
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
-            action, device = self._action[i], self._device[i]
+            action = self._action[i]
+            device = self._device[i]
             if leads is not None and leads[i] > 0:
                 yield At(env, env.now + leads[i], HOST)
             began = env.now
@@ -266,7 +287,9 @@ class Reference:
 
     def _cost(self, i: int, reached: float) -> float:
         """Return what an instruction, which a host has reached at a time, takes of it in us, once nothing blocks it."""
-        s, device, own = self._s, self._device[i], self._program.own
+        s = self._s
+        device = self._device[i]
+        own = self._program.own
         if own is not None and not np.isnan(own[i]):
             return float(own[i])
         if self._action[i] == BARRIER and busy_streams(s, device, reached) > 1:
@@ -282,7 +305,8 @@ class Reference:
         return -1
 
     def _issue(self, i: int, cause: int) -> None:
-        action, env = self._action[i], self._env
+        action = self._action[i]
+        env = self._env
         if action in (BARRIER, SYNC):
             return
         lane = self._lanes[self._lane_of[i]]
@@ -300,7 +324,8 @@ class Reference:
         if lane.connection is not None and action in (LAUNCH, WAIT):
             lane.connection.queue.append(i)
         if lane.wake is not None:
-            wake, lane.wake = lane.wake, None
+            wake = lane.wake
+            lane.wake = None
             wake.succeed()
 
     # Streams -------------------------------------------------------------------------------------
@@ -325,14 +350,20 @@ class Reference:
 
     def _launch(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
         """Run a kernel; until the end of an instant the block scheduler waits with what comes."""
-        env, s, row, d = self._env, self._s, self._argument[i], lane.device
-        launch, work = s.launches[row], s.work[lane.number]
+        env = self._env
+        s = self._s
+        row = self._argument[i]
+        d = lane.device
+        launch = s.launches[row]
+        work = s.work[lane.number]
         cause = yield from self._begin(lane, i, lane.row.time if launch.follows else lane.row.free, issued, host_span)
         if self._captured and s.join[i] > 0.0:
             yield At(env, env.now + float(s.join[i]))
-        ready, lane.over = env.now, simpy.Event(env)
+        ready = env.now
+        lane.over = simpy.Event(env)
         set_up(s, row, lane.number, d, i)
-        lane.row.span_cause, lane.row.ready = cause, ready
+        lane.row.span_cause = cause
+        lane.row.ready = ready
         if launch.meeting >= 0:
             if s.devices[d].contention and launch.blocks > 0:
                 begin_kernel(work, min(launch.blocks, work.residency))
@@ -353,7 +384,8 @@ class Reference:
         yield lane.over
         if launch.meeting >= 0:
             follow_last(s, lane.number)
-            cause, ready = lane.row.span_cause, lane.row.ready
+            cause = lane.row.span_cause
+            ready = lane.row.ready
         lane.row.ended = env.now
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
@@ -380,11 +412,14 @@ class Reference:
         while connection.queue[0] != i:
             yield connection.changed
         connection.queue.popleft()
-        changed, connection.changed = connection.changed, simpy.Event(self._env)
+        changed = connection.changed
+        connection.changed = simpy.Event(self._env)
         changed.succeed()
 
     def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int) -> Process:
-        env, mark, row = self._env, self._reached[self._argument[i]], lane.row
+        env = self._env
+        mark = self._reached[self._argument[i]]
+        row = lane.row
         began = env.now
         if mark.pending is not None:
             yield mark.pending
@@ -399,14 +434,18 @@ class Reference:
         yield from self._pass_connection(lane, i)
 
     def _copy(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
-        env, copies, copy = self._env, self._program.copies, self._argument[i]
+        env = self._env
+        copies = self._program.copies
+        copy = self._argument[i]
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
         if self._captured:
             free = lane.row.free
         else:
             free = lane.row.time
         cause = yield from self._begin(lane, i, free, issued, host_span)
-        start, nbytes, exact = env.now, float(copies.nbytes[copy]), float(copies.transfer[copy])
+        start = env.now
+        nbytes = float(copies.nbytes[copy])
+        exact = float(copies.transfer[copy])
         if exact == exact:
             solo = exact
             yield At(env, start + exact, COMPLETE)
@@ -450,7 +489,8 @@ class Reference:
 
     def _end_kernel(self, lane: int) -> None:
         """Let a kernel end, all of whose blocks have."""
-        over, latency = self._lanes[lane].over, self._s.work[lane].latency
+        over = self._lanes[lane].over
+        latency = self._s.work[lane].latency
         if latency > 0:
             At(self._env, self._env.now + latency, COMPLETE, lambda _: over.succeed())
         else:
@@ -473,7 +513,8 @@ class Reference:
 
     def _arrive(self, lane: int) -> None:
         """Let a rank be ready; if it is the last, all begin."""
-        s, env = self._s, self._env
+        s = self._s
+        env = self._env
         meeting = arrive(s, lane)
         if meeting >= 0:
             exchange = s.exchanges[meeting]

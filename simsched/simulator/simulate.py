@@ -24,7 +24,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_BYTES: Final = 2**26  # of the factors of all chunks that wait or run
-_LEAST_WORK, _MOST_WORK = 2**14, 2**21  # instructions in a chunk: about 1 ms, and some tenths of a second
+_LEAST_WORK: Final = 2**14  # instructions in a chunk: about 1 ms
+_MOST_WORK: Final = 2**21  # some tenths of a second
 _CHUNKS: Final = 4  # per worker, so that none is idle for long at the end
 _ENGINES: Final = ("auto", "compiled", "reference")
 
@@ -127,7 +128,8 @@ def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
 class Makespans(Checked):
     """Simulated makespans in us, in the order in which they were drawn; shape (n,)."""
 
-    SUBJECT, ERROR = "makespans", SimulationError
+    SUBJECT = "makespans"
+    ERROR = SimulationError
     values: Floats
 
     def __eq__(self, other: object) -> bool:
@@ -222,10 +224,12 @@ def simulate_many(
     require_samples("n", n, workers, jitter, rng)
     schedule, cluster = upon(cluster, schedule)
     plan = plan_of(program_for(schedule, cluster), cluster)
-    launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
+    launches = launches_of(plan, cost)
+    generator = np.random.default_rng(rng)
     # samples of a chunk: few enough that an interruption ends within some tenths of a second, that all workers have
     # something to do, and that their random numbers take little memory; enough to make the hand-over cheap
-    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
+    work = max(1, len(plan.program))
+    nbytes = 8 * len(plan.program.graph)
     if workers > 1:
         even = -(-n // (_CHUNKS * workers))
     else:
@@ -306,7 +310,8 @@ def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers
     if workers == 1:
         yield from map(function, items)
         return
-    pool, waiting = ThreadPoolExecutor(workers), deque[Future[Result]]()
+    pool = ThreadPoolExecutor(workers)
+    waiting = deque[Future[Result]]()
     try:
         for item in items:
             if len(waiting) == 2 * workers:

@@ -6,9 +6,16 @@ from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
 from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crossing, Crowd, Share, Work
 
 PHASES: Final = 5
-"""Of an instant: each has a queue of those to go on."""
+"""Phases of an instant: each has a queue of the processes that continue in it."""
 COHORTS: Final = MAX_COHORTS + 1
-"""Room for the cohorts of a kernel, one more than it may have."""
+"""Cohorts for which a kernel has room: one more than it may have."""
+NEW, RUNNING, OVER, STUCK, FULL = range(5)
+"""Status of a run: not begun, running, complete, deadlocked, or out of room for points of load curves."""
+TURN, BEGINNING, PAYING = range(3)
+"""State of a host thread: at its next instruction, in the time before it, or in its host time."""
+ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_JOINED, LAUNCH_OVER = range(5)
+WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(5, 11)
+"""State of a lane: nothing is issued to it, it takes up the next instruction, or the place where it waits in one."""
 
 
 class Launch(Row):

@@ -41,7 +41,8 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     """
     if program.open:
         program = program.on(cluster)
-    graph, device = program.graph, launch_devices(program)
+    graph = program.graph
+    device = launch_devices(program)
     times = placed_times(graph, cluster, program.launches.op, device, cost)
     return demand_of(graph, program.launches, cluster, device, times, priority=program.priority)
 
@@ -90,11 +91,13 @@ def demand_of(
     asked["meeting"] = -1
     if graph.meetings:
         meeting, rank = _ranks(graph)
-        asked["meeting"], asked["rank"] = meeting[op], rank[op]
+        asked["meeting"] = meeting[op]
+        asked["rank"] = rank[op]
     exchanges = asked["meeting"] >= 0
     on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)
-    asked["sm_share"], asked["alpha"] = utilization, utilization > 0
+    asked["sm_share"] = utilization
+    asked["alpha"] = utilization > 0
     asked["kind"] = np.where(on_links, -1, graph.intensity[op])  # of neither class that interferes
     asked["solo"] = times
     asked["solo"] *= launches.share
@@ -106,7 +109,8 @@ def demand_of(
     fits = shapes["residency"] > 0
     asked["unit"][rows[~fits]] = np.inf
     rows = rows[fits]
-    found, at = asked[rows], cluster.kind[device[rows]]
+    found = asked[rows]
+    at = cluster.kind[device[rows]]
     found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
@@ -119,7 +123,8 @@ def demand_of(
 
 def _ranks(graph: OpGraph) -> tuple[Small, Small]:
     """Return the collective of each operator, -1 if it is none, and its place among the ranks, shape (n_ops,) each."""
-    meeting, rank = np.full(len(graph), -1, np.int32), np.zeros(len(graph), np.int32)
+    meeting = np.full(len(graph), -1, np.int32)
+    rank = np.zeros(len(graph), np.int32)
     for number, (_, members) in enumerate(graph.meetings):
         meeting[list(members)] = number
         rank[list(members)] = np.arange(len(members))
@@ -180,7 +185,8 @@ def _blocks(
 def _block(device: Device, threads: int, registers: int, shared_memory: int) -> tuple[int, int, int, int]:
     """Return warps, registers and shared memory of a block, and how many of them the device holds."""
     kernel = Kernel(1, threads, registers, shared_memory)
-    need, fits = footprint(device, kernel), occupancy(device, kernel).blocks
+    need = footprint(device, kernel)
+    fits = occupancy(device, kernel).blocks
     return need.warps, need.registers, need.shared_memory, fits * device.sms
 
 
@@ -227,7 +233,9 @@ def _add_loads(
         most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `set_up` has it
         found["dram_share"] = np.where(busy > 0, np.minimum(most_share, traffic / busy), 0.0)
     found["unit"] = busy / units
-    found["sm_share"], found["units"], found["traffic"] = sm_share, units, traffic
+    found["sm_share"] = sm_share
+    found["units"] = units
+    found["traffic"] = traffic
     found["kind"] = np.where(on_links, -1, kind)
     found["alpha"] = np.where(on_links, 0.0, np.where(kind == 1, compute, 1.0))
     found["beta"] = np.where(on_links, 0.0, np.where(kind == 1, 1.0, memory))
@@ -271,9 +279,11 @@ def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: Cost
     A program is one of the devices of the cluster, in their order.
     """
     if isinstance(runs, Program):
-        op, device = np.arange(len(runs.graph)), launch_devices(runs)[runs.launches.ptr[:-1]]
+        op = np.arange(len(runs.graph))
+        device = launch_devices(runs)[runs.launches.ptr[:-1]]
     else:
-        op, device = runs.op, np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
+        op = runs.op
+        device = np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
     times = np.empty(len(runs.graph))
     times[op] = placed_times(runs.graph, cluster, op, device, cost)
     return times

@@ -125,9 +125,11 @@ def _rows(lines: Lines, count: int, with_processors: bool) -> _Table:
         if i:
             row = lines.take(f"task {i + first} of {n_rows} rows{'' if with_processors else ', two of them dummies,'}")
         if len(row) >= 3:
-            task, time, n_before = (whole(row[0]), real(row[1]), whole(row[2]))
+            task = whole(row[0])
+            time = real(row[1])
+            n_before = whole(row[2])
         else:
-            task, time, n_before = (None, None, None)
+            task = time = n_before = None
         if task != i + first or time is None or n_before is None:
             lines.fail(
                 f"expected task {i + first}, its processing time and its number of predecessors, "

@@ -150,7 +150,7 @@ def _chain(net: Network, name: str, x: Tensor, *steps: tuple[int, Pair] | tuple[
         if isinstance(window, tuple):
             height, width = window
         else:
-            height, width = (window, window)
+            height = width = window
         stride, padding = (strides[0], 0) if strides else (1, (height // 2, width // 2))
         x = net.conv(label, x, channels, window, stride=stride, padding=padding, norm=True)
     return x

@@ -347,7 +347,7 @@ def _sliding(name: str, kernel: Pair, stride: Pair, padding: Pair) -> tuple[tupl
         if isinstance(value, tuple) and len(value) == 2:
             height, width = value
         else:
-            height, width = (value, value)
+            height = width = value
         pairs.append((whole(name, what, height, least=least), whole(name, what, width, least=least)))
     return tuple(pairs)
 

@@ -160,9 +160,11 @@ def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) ->
     outputs: list[Tensor] = []
     for i, sources in enumerate(reads):
         if sources:
-            xs, stride = ([outputs[src] for src in sources], 1)
+            xs = [outputs[src] for src in sources]
+            stride = 1
         else:
-            xs, stride = ([x], 2)
+            xs = [x]
+            stride = 2
         outputs.append(_separable(net, f"{name}.op{i}", xs, channels, stride=stride))
     is_read = {src for src, _ in wiring.edges}
     return net.add(f"{name}.sum", [y for i, y in enumerate(outputs) if i not in is_read])

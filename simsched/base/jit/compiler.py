@@ -15,7 +15,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from simsched.base.jit.tables import ColumnKind, CompileError, Unit, dtype_of, is_kernel, kind_of, symbol_of, wrapped
 
-INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
+INT = "i64"
+FLOAT = "double"
+BOOL = "i1"
+NONE = "void"
 """Types of numbers, as LLVM names them and `kind_of` returns them."""
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -50,7 +53,8 @@ def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
     CompileError
         If something is not in the subset; the message names file, line and remedy.
     """
-    text, todo = [_INTRINSICS], [entry]
+    text = [_INTRINSICS]
+    todo = [entry]
     for function in todo:  # which gets longer meanwhile
         kernel = _Function(units, function)
         text += kernel.lines(external=function is entry)
@@ -88,7 +92,8 @@ class _Function:
     """
 
     def __init__(self, units: Mapping[str, Unit], function: FunctionType) -> None:
-        self._function, self._unit = function, units[function.__code__.co_filename]
+        self._function = function
+        self._unit = units[function.__code__.co_filename]
         self.called: dict[FunctionType, None] = {}
         self._definition = self._unit.definition(function.__name__)
         self._line = self._definition.lineno
@@ -245,7 +250,8 @@ class _Function:
         self._loops.pop()
 
     def _do_for(self, node: ast.For) -> None:
-        call, target = cast(ast.Call, node.iter), node.target
+        call = cast(ast.Call, node.iter)
+        target = node.target
         if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(target, ast.Name)):
             self._refuse("for runs over range(...) only; index the column by a number")
         if call.keywords or not 1 <= len(call.args) <= 3:
@@ -254,7 +260,8 @@ class _Function:
         if len(bounds) == 2:
             start, stop = bounds
         else:
-            start, stop = (_Value(INT, "0"), bounds[0])
+            start = _Value(INT, "0")
+            stop = bounds[0]
         if len(call.args) == 3:
             step = self._constant(call.args[2])
         else:
@@ -301,14 +308,16 @@ class _Function:
             offset, code = getattr(row.kind, "fields", {}).get(node.attr, (0, ""))
             place = f"i8, ptr {row.text}, i64 {offset}"
         elif isinstance(node, ast.Subscript):
-            column, part = self._expr(node.value), node.slice
+            column = self._expr(node.value)
+            part = node.slice
             if not isinstance(column.kind, ColumnKind):
                 self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
             code = column.kind.element
             if isinstance(part, ast.Slice):
                 if part.lower is None or part.upper or part.step:
                     self._refuse("a part of a column has a start only: column[start:]")
-                part, code = cast(ast.expr, part.lower), column.kind
+                part = cast(ast.expr, part.lower)
+                code = column.kind
             i = self._fitting(self._expr(part), INT, "a place in a column")
             place = f"[{dtype_of(column.kind.element).itemsize} x i8], ptr {column.text}, i64 {i.text}"
         else:
@@ -397,9 +406,11 @@ class _Function:
         if FLOAT in (a.kind, b.kind):
             if type(op) not in _FLOAT_OPS:
                 self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
-            a, b = self._as_float(a), self._as_float(b)
+            a = self._as_float(a)
+            b = self._as_float(b)
             return self._emit(FLOAT, f"{_FLOAT_OPS[type(op)]} double {a.text}, {b.text}")
-        a, b = self._as_int(a), self._as_int(b)
+        a = self._as_int(a)
+        b = self._as_int(b)
         if isinstance(op, ast.FloorDiv | ast.Mod):
             return self._floor_division(op, a, b)
         if isinstance(op, ast.LShift | ast.RShift):  # the same on every processor; Python goes on beyond 63
@@ -443,7 +454,8 @@ class _Function:
     def _truth(self, node: ast.expr, *, exactly: bool = False) -> _Value:
         """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
         if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
-            end, found = self._labels(1)[0], self._slot(BOOL)
+            end = self._labels(1)[0]
+            found = self._slot(BOOL)
             for k, each in enumerate(node.values):
                 self._set(found, value := self._truth(each, exactly=exactly))
                 if k + 1 < len(node.values):
@@ -462,7 +474,9 @@ class _Function:
     def _get_compare(self, node: ast.Compare) -> _Value:
         if len(node.ops) > 1:
             self._refuse("a chain of comparisons; use `and`")
-        left, op, right = self._expr(node.left), node.ops[0], node.comparators[0]
+        left = self._expr(node.left)
+        op = node.ops[0]
+        right = node.comparators[0]
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
@@ -489,11 +503,13 @@ class _Function:
             for value in (a, b):
                 if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
                     self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
-            a, b = self._as_float(a), self._as_float(b)
+            a = self._as_float(a)
+            b = self._as_float(b)
             return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, BOOL}:
             self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
-        a, b = self._as_int(a), self._as_int(b)
+        a = self._as_int(a)
+        b = self._as_int(b)
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
 
     def _get_ifexp(self, node: ast.IfExp) -> _Value:

@@ -59,7 +59,8 @@ def running_time() -> float:
 def running(how: str) -> Iterator[None]:
     """Run all pieces in one way, "0", "O0" or "O3"; in all threads, so for tests."""
     global _how
-    before, _how = _how, how
+    before = _how
+    _how = how
     try:
         yield
     finally:
@@ -78,8 +79,10 @@ class Piece(Generic[T]):
     """
 
     def __init__(self, function: FunctionType, task: str) -> None:
-        self.function, self.task = function, task
-        self.__doc__, self.__module__ = function.__doc__, function.__module__
+        self.function = function
+        self.task = task
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
         self._natives: dict[str, Native] = {}
         self._spent = 0.0
         self._improving = False
@@ -104,7 +107,8 @@ class Piece(Generic[T]):
 
     def _timed(self, address: int) -> None:
         """Run unoptimised code; when that has taken long enough, begin to optimise."""
-        run, begun = self._load("O0"), perf_counter()
+        run = self._load("O0")
+        begun = perf_counter()
         run(address)
         self._spent += perf_counter() - begun
         if self._spent > _PATIENCE and not self._improving:

@@ -495,9 +495,11 @@ def longest_to(
     place[graph.order_index] = np.arange(len(graph))
     rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
     if backwards:
-        near, far = (graph.dst, graph.src)
+        near = graph.dst
+        far = graph.src
     else:
-        near, far = (graph.src, graph.dst)
+        near = graph.src
+        far = graph.dst
     u = near[rows]
     v = far[rows]
     beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]

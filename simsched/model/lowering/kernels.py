@@ -179,7 +179,8 @@ def find_lanes(s: LoweredCandidate) -> None:
             s.lanes[lane].known = -1
             s.lanes[lane].place = -1
         s.placed[s.op[k]].lane = lane
-        s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
+        s.by_lane[i] = s.op[k]
+        s.by_device[i] = s.op[s.by_device[i]]
     s.n_lanes = lane + 1
     s.lanes[s.n_lanes].first = n
 
@@ -506,7 +507,8 @@ def write_operator(s: LoweredCandidate, v: int) -> None:
             emit(s, WAIT, here, on, op.event)
         emit(s, COPY, here, on, c)
         emit(s, RECORD, here, on, first_event + c)
-        s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
+        s.copies[c] = v
+        s.copies[s.n_copies + c] = s.home[s.dst[s.sent[c].edge]]
 
 
 def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: int) -> None:

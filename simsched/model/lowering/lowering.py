@@ -54,7 +54,9 @@ class Lowering:
         self.devices = tuple(cluster.index)
         n = len(graph)
         one_thread = threads == "one" or execution == "graph"
-        (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
+        (out_ptr, out_edge) = graph.outgoing
+        (in_ptr, in_edge) = graph.incoming
+        room = 2 * n + _ROOM
         if one_thread:
             self._threads = 1
         else:

@@ -38,9 +38,12 @@ class Ranked(Instance):
         number = place_of(self.order).astype(np.int32)
         src = number[self.graph.src]
         dst = number[self.graph.dst]
-        (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
+        (in_ptr, inputs) = self.edges(dst, src)
+        (out_ptr, outputs) = self.edges(src, dst)
         ops = np.zeros(n, kernels.MappedOperator.dtype)
-        ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
+        ops["device"] = NONE
+        ops["mean_us"] = self.mean_time[self.order]
+        ops["n_inputs"] = np.diff(in_ptr)
         return Mapping(
             **numbers,
             released=released,

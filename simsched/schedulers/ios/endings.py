@@ -93,7 +93,9 @@ class BlockPart:
         problem.check_time()
         n = len(ops)
         self._names = [problem.graph.names[i] for i in ops]
-        place, (ptr, edges), dst = {i: k for k, i in enumerate(ops)}, problem.graph.outgoing, problem.graph.dst
+        place = {i: k for k, i in enumerate(ops)}
+        (ptr, edges) = problem.graph.outgoing
+        dst = problem.graph.dst
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
         self._readers = reduce_edges(n, within)[0]  # without edges that follow from others
         if least_transitions(self._readers) > max_transitions:

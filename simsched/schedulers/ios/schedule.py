@@ -222,7 +222,8 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     if sets:
         rewritten, replaced = merge(problem.graph, sets)
     else:
-        rewritten, replaced = (problem.graph, [])
+        rewritten = problem.graph
+        replaced = []
     new = iter(replaced)
     rows = [
         (rewritten.index[name], k, g)

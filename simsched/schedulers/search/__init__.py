@@ -61,9 +61,12 @@ class Candidate:
 
     def __init__(self, plan: Schedule, cluster: Cluster, streams: int) -> None:
         graph = plan.graph
-        self.n, self.n_devices, self.streams = len(graph), len(cluster), streams
+        self.n = len(graph)
+        self.n_devices = len(cluster)
+        self.streams = streams
         self.staged: Final = plan.execution == "stages"
-        self.producers, self.consumers = sources(graph), readers(graph)
+        self.producers = sources(graph)
+        self.consumers = readers(graph)
         self.rows: Ints = np.zeros((5, self.n), np.int64)
         self.order, self.place, self.device, self.stream, self.stage = self.rows  # parts of it, not copies
         number = np.array([cluster.index[name] for name in plan.devices], np.int64)
@@ -130,7 +133,8 @@ def restage(c: Candidate, op: int, rng: Generator) -> None:
     first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
     last = min((int(c.place[r]) - 1 for r in c.consumers[op]), default=c.n - 1)
     c.put(op, int(rng.integers(first, last + 1)))
-    c.device[op], c.stream[op] = device, rng.integers(c.streams)
+    c.device[op] = device
+    c.stream[op] = rng.integers(c.streams)
     place = int(c.place[op])
     on_device = c.device[c.order] == device
     before = c.order[:place][on_device[:place]]
@@ -263,7 +267,8 @@ class Arm:
             self._walk = Walk(candidate.rows[:4], candidate.streams, plan.graph, cluster, cost, captured=captured)
         self.accepted = 0
         self.idle = False
-        self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
+        self._now = candidate.rows.copy()
+        self._kept = candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
 
     def schedule(self) -> Schedule:
@@ -492,9 +497,11 @@ def search(
         spent += best.anneal(evaluations - spent, HOT, COLD, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     if best.best < start.makespan:
-        plan, makespan = (best.schedule(), best.best)
+        plan = best.schedule()
+        makespan = best.best
     else:
-        plan, makespan = (start.plan, start.makespan)
+        plan = start.plan
+        makespan = start.makespan
     return plan.like(
         scheduler="search",
         estimate=makespan,

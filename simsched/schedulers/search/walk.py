@@ -279,7 +279,8 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     elif move == _GATHER and s.n_path > 1:
         first = int(draw.a * (s.n_path - 1))
         for k in range(first, first + 2 + int(draw.b * (s.n_path - first - 1))):
-            s.device[s.path[k]], s.stream[s.path[k]] = s.device[op], s.stream[op]
+            s.device[s.path[k]] = s.device[op]
+            s.stream[s.path[k]] = s.stream[op]
     elif move == _CLEAR:
         near = 1 + int(draw.a * (_NEAR - 1))
         for k in range(max(0, s.place[op] - near), min(s.n_ops, s.place[op] + near + 1)):
@@ -331,7 +332,8 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
     part = draw.d
     for _ in range(2 + int(draw.c * (_LONGEST_CHAIN - 1))):
-        s.device[op], s.stream[op] = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+        s.device[op] = int(draw.a * s.n_devices)
+        s.stream[op] = int(draw.b * s.n_streams)
         first = s.ops[op].first_reader
         onward = s.ops[op + 1].first_reader - first
         if onward == 0:
@@ -406,7 +408,8 @@ class Walk:
             if captured:
                 place["gap"], place["hop"] = (device.graph_node,) * 2
             else:
-                place["gap"], place["hop"] = (device.gap, device.hop)
+                place["gap"] = device.gap
+                place["hop"] = device.hop
             row["time"] = np.where(np.isnan(loads), np.inf, alone) + (launches - 1) * place["gap"]  # inf: does not fit
             row["load"] = np.nan_to_num(loads)
             if captured:
@@ -417,7 +420,8 @@ class Walk:
         in_ptr, incoming = graph.incoming
         out_ptr, outgoing = graph.outgoing
         readers = np.zeros(len(graph.src), EdgeEnd.dtype)
-        readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
+        readers["op"] = graph.dst[outgoing]
+        readers["nbytes"] = graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
         self._table = table = Walked(
             n_ops=n,
@@ -457,7 +461,8 @@ class Walk:
         steps = int(self._steps)
         draws = rng.random((steps, Draw.dtype.itemsize // 8))
         draws[:, -1] = rng.standard_exponential(steps)
-        table["path"], table["draws"] = path, draws.view(Draw.dtype)
+        table["path"] = path
+        table["draws"] = draws.view(Draw.dtype)
         table.n_path = len(path)
         table.n_steps = steps
         table.temperature = temperature

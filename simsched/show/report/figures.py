@@ -91,7 +91,8 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.legend_text(name)]), {"legendgroup": plain(str(name))}
+        (label,) = _names([chart.legend_text(name)])
+        group = {"legendgroup": plain(str(name))}
         if low != high:
             traces.append(
                 {

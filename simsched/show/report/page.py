@@ -154,7 +154,8 @@ class Section:
     """A part of a report: its heading, and blocks of HTML below it."""
 
     def __init__(self, title: str, *blocks: str) -> None:
-        self.title, self.html = title, "\n".join(filter(None, blocks))
+        self.title = title
+        self.html = "\n".join(filter(None, blocks))
 
 
 def text(said: str, tone: str = "plain") -> str:
