@@ -78,7 +78,8 @@ def choose(
         rows.append([timed(name) for name in names])
     times = np.array(rows)  # (rounds, variants)
     medians = dict(zip(names, np.median(times, axis=0).tolist(), strict=True))
-    chosen, noise = 0, {}
+    chosen = 0
+    noise = {}
     for i in range(1, len(names)):
         gains = times[:, chosen] - times[:, i]
         gain = float(np.median(gains))

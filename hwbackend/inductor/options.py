@@ -107,7 +107,10 @@ def _calibration(value: Any) -> Target | None:
         path = os.fspath(value)
         data = read_json(path)
         is_cluster = isinstance(data, dict) and data.get("format") == "simsched.cluster"
-        target = Cluster.from_dict(data, str(path)) if is_cluster else Calibration.from_dict(data, str(path))
+        if is_cluster:
+            target = Cluster.from_dict(data, str(path))
+        else:
+            target = Calibration.from_dict(data, str(path))
     if target is not None and not isinstance(target, Cluster | Calibration):
         raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {shown(value)}")
     if isinstance(target, Cluster) and len(target.devices) != 1:

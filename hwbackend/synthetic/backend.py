@@ -93,8 +93,11 @@ class SyntheticBackend:
         if copy_engines is not None:
             said["copy_engines"] = copy_engines
         self._cluster = Cluster.preset(gpu, gpus, link=link).replace_devices(**said)
-        self._gpu, self._seed = gpu, seed
-        self._noise, self._drift, self._outliers = noise, drift, outliers
+        self._gpu = gpu
+        self._seed = seed
+        self._noise = noise
+        self._drift = drift
+        self._outliers = outliers
         self._true = truth(self._cluster, seed)
         self._rng = np.random.default_rng([seed, 0])
         self._wandered = 0.0  # of the drift, in standard deviations
@@ -135,7 +138,8 @@ class SyntheticBackend:
         values = Values(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
         for _ in range(warmup):
             self._repeat(plan, sms)
-        runs, error = [], 0.0
+        runs = []
+        error = 0.0
         for _ in range(repeats):
             launches, copies, factor = self._repeat(plan, sms)
             error = max(error, values.error(launches, copies))
@@ -155,7 +159,8 @@ class SyntheticBackend:
 
     def _repeat(self, plan: Plan, sms: Sms) -> tuple[Floats, Floats, float]:
         """Run once; return the times of launches and copies, and how much longer all of it took this time."""
-        rng, program = self._rng, plan.program
+        rng = self._rng
+        program = plan.program
         n_blocks = min(int(plan.blocks.sum()), _MOST_DRAWN)
         luck = Luck(
             host=np.exp(_HOST_JITTER * rng.standard_normal(max(1, len(program)))),

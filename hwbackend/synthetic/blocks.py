@@ -137,7 +137,8 @@ def _advance(s: Run) -> None:
 
 def _arrive(s: Run, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
-    queue, i = s.queue[d * s.n_launches :], s.devices[d].n_queued
+    queue = s.queue[d * s.n_launches :]
+    i = s.devices[d].n_queued
     while i > 0 and _before(s, launch, queue[i - 1]):
         queue[i] = queue[i - 1]
         i -= 1
@@ -147,7 +148,8 @@ def _arrive(s: Run, d: int, launch: int) -> None:
 
 def _before(s: Run, a: int, b: int) -> bool:
     """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
-    one, other = s.launches[a], s.launches[b]
+    one = s.launches[a]
+    other = s.launches[b]
     if one.priority != other.priority:
         return one.priority < other.priority
     return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
@@ -158,7 +160,9 @@ def _dispatch(s: Run, d: int, freed: int) -> None:
 
     `freed` is the SM on which there is more room than before, or -1.
     """
-    device, queue, i = s.devices[d], s.queue[d * s.n_launches :], 0
+    device = s.devices[d]
+    queue = s.queue[d * s.n_launches :]
+    i = 0
     while i < device.n_queued:
         row = queue[i]
         launch = s.launches[row]
@@ -189,7 +193,8 @@ def _issue(s: Run, d: int, sm: int, row: int) -> None:
     """Put the next block of a kernel on an SM."""
     _touch(s, d, sm)
     slot = sm * s.n_slots + s.sms[sm].n_held
-    s.held[slot], s.left[slot] = row, s.jitter[s.next_jitter]
+    s.held[slot] = row
+    s.left[slot] = s.jitter[s.next_jitter]
     s.next_jitter += 1
     if s.next_jitter == s.n_jitter:
         s.next_jitter = 0
@@ -205,7 +210,9 @@ def _fits(launch: Launch, sm: Sm) -> bool:
 
 def _roomiest(s: Run, d: int, launch: Launch) -> int:
     """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
-    room, i, first = s.room[2 * s.n_leaves * d :], 1, s.devices[d].first_sm
+    room = s.room[2 * s.n_leaves * d :]
+    i = 1
+    first = s.devices[d].first_sm
     if room[1] < launch.warps * ROOM:
         return -1
     while i < s.n_leaves:
@@ -214,10 +221,13 @@ def _roomiest(s: Run, d: int, launch: Launch) -> int:
             i += 1
     if _fits(launch, s.sms[first + i - s.n_leaves]):
         return first + i - s.n_leaves
-    best, most = -1, -1  # registers or shared memory are short there
+    # That SM lacks registers or shared memory: take the roomiest of those that have both.
+    best = -1
+    most = -1
     for j in range(s.devices[d].n_sms):
         if room[s.n_leaves + j] > most and _fits(launch, s.sms[first + j]):
-            best, most = first + j, room[s.n_leaves + j]
+            best = first + j
+            most = room[s.n_leaves + j]
     return best
 
 
@@ -230,8 +240,12 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
     sm.shared -= sign * launch.shared
     sm.n_held += sign
     launch.resident += sign
-    room, i = s.room[2 * s.n_leaves * d :], s.n_leaves + number - s.devices[d].first_sm
-    room[i] = sm.warps * ROOM + sm.blocks if sm.blocks > 0 else -1
+    room = s.room[2 * s.n_leaves * d :]
+    i = s.n_leaves + number - s.devices[d].first_sm
+    if sm.blocks > 0:
+        room[i] = sm.warps * ROOM + sm.blocks
+    else:
+        room[i] = -1
     while i > 1:
         i >>= 1
         most = max(room[2 * i], room[2 * i + 1])
@@ -242,7 +256,8 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
 
 def _touch(s: Run, d: int, number: int) -> None:
     """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
-    sm, device = s.sms[number], s.devices[d]
+    sm = s.sms[number]
+    device = s.devices[d]
     if sm.is_dirty:
         return
     sm.is_dirty = 1
@@ -265,7 +280,9 @@ def _end_blocks(s: Run, d: int, sm: int) -> None:
         launch = s.launches[row]
         _take(s, d, sm, launch, -1)
         last = first + s.sms[sm].n_held
-        s.held[i], s.left[i], s.rate[i] = s.held[last], s.left[last], s.rate[last]
+        s.held[i] = s.held[last]
+        s.left[i] = s.left[last]
+        s.rate[i] = s.rate[last]
         if launch.resident == 0 and launch.unissued == 0:
             launch.end = s.now
             s.ended[s.n_ended] = row
@@ -297,8 +314,11 @@ def _rate_dirty(s: Run, d: int) -> None:
 
 def _find_rates(s: Run, d: int, number: int) -> None:
     """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
-    sm, device, base = s.sms[number], s.devices[d], number * s.n_slots
-    load, mixed = 0.0, False
+    sm = s.sms[number]
+    device = s.devices[d]
+    base = number * s.n_slots
+    load = 0.0
+    mixed = False
     for i in range(base, base + sm.n_held):
         load += s.launches[s.held[i]].issue
         mixed = mixed or s.held[i] != s.held[base]
@@ -306,7 +326,8 @@ def _find_rates(s: Run, d: int, number: int) -> None:
     penalty = 1.0
     if mixed and max(load, device.slow) > 1.0:
         penalty += s.interference
-    traffic, first = 0.0, NEVER
+    traffic = 0.0
+    first = NEVER
     for i in range(base, base + sm.n_held):
         launch = s.launches[s.held[i]]
         busy = launch.compute * crowd
@@ -321,7 +342,8 @@ def _find_rates(s: Run, d: int, number: int) -> None:
 
 def _set_due(s: Run, d: int, sm: int, time: float) -> None:
     """Note when the first block of an SM ends."""
-    due, i = s.due[2 * s.n_leaves * d :], s.n_leaves + sm - s.devices[d].first_sm
+    due = s.due[2 * s.n_leaves * d :]
+    i = s.n_leaves + sm - s.devices[d].first_sm
     due[i] = time
     while i > 1:
         i >>= 1
@@ -333,7 +355,8 @@ def _set_due(s: Run, d: int, sm: int, time: float) -> None:
 
 def _first_due(s: Run, d: int) -> int:
     """Return the SM on which a block ends first, of equal times the first SM."""
-    due, i = s.due[2 * s.n_leaves * d :], 1
+    due = s.due[2 * s.n_leaves * d :]
+    i = 1
     while i < s.n_leaves:
         i *= 2
         if due[i] > due[i + 1]:

@@ -437,10 +437,7 @@ class Program(Columnar, Document):
         rows = self.argument[places]
         self._require_range(rows, count, "event" if code == RECORD else ACTIONS[code])
         times = np.bincount(rows, minlength=count)
-        if code == RECORD:
-            wrong = times > 1
-        else:
-            wrong = times != 1
+        wrong = times > 1 if code == RECORD else times != 1
         if wrong.any():
             row = int(np.argmax(wrong))
             if code == RECORD:

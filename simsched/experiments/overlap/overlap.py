@@ -96,14 +96,20 @@ def overlap(
     bench = Bench(graph, cluster, cost, execution)
     trials = bench.trials(halves_of(halves, {}))
     joint = bench.together(trials)
-    listed = trials if joint is None else [*trials, joint]
+    if joint is None:
+        listed = trials
+    else:
+        listed = [*trials, joint]
     ranged, doubt = bench.ranges(listed)
     rows = [_row(bench, trial, ranged.get(trial.name)) for trial in listed]
     plans = {trial.name: trial.plan for trial in listed}
     if partition:
         for i, trial in enumerate(trials):
             side, main, plans[f"{trial.name}, divided"], time = bench.divided(trial)
-            others = bare(cluster).devices[0].sms if main is None else main.sms
+            if main is None:
+                others = bare(cluster).devices[0].sms
+            else:
+                others = main.sms
             shares = Shares(side.sms, others, time, bench.base_time / time - 1.0)
             rows[i] = replace(rows[i], shares=shares)
     if measured_us is not None:

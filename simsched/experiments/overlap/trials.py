@@ -166,7 +166,10 @@ class Bench:
         divisions: list[tuple[Partition, Partition | None, Schedule, float]] = []
         for part in sorted({max(1, sms * k // _PARTS) for k in range(1, _PARTS)}):
             side = Partition(self.device, 1, part)
-            others = Partition(self.device, 0, sms - part) if part < sms else None
+            if part < sms:
+                others = Partition(self.device, 0, sms - part)
+            else:
+                others = None
             for main in dict.fromkeys((None, others)):
                 plan = trial.plan.like(partitions=(side,) if main is None else (main, side))
                 divisions.append((side, main, plan, self.time(plan)))
