@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any, Final
 
 from hwbackend.inductor import doors
-from hwbackend.inductor.choice import PLAIN, Choice, choose, key_of, remember, remembered
-from hwbackend.inductor.options import Options, read_options
+from hwbackend.inductor.choice import PLAIN, VariantChoice, choose, key_of, remember, remembered
+from hwbackend.inductor.options import CompileOptions, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
 from hwbackend.torch.devices import cuda_cluster, line, require_torch
 from hwbackend.torch.effects import draws
@@ -53,7 +53,7 @@ class Report:
 
     name: str
     reason: str | None = None
-    choice: Choice | None = None
+    choice: VariantChoice | None = None
     remembered: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
     kernels: int = 0
@@ -132,7 +132,8 @@ def simsched_backend(
     mode
         Of `torch.compile`, which Inductor takes.
     options, **more
-        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see `hwbackend.inductor.options.Options`.
+        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see
+        `hwbackend.inductor.options.CompileOptions`.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def simsched_backend(
 
 
 def compile_fastest(
-    gm: Any, inputs: Sequence[Any], options: Options, measure: "Measure | None" = None
+    gm: Any, inputs: Sequence[Any], options: CompileOptions, measure: "Measure | None" = None
 ) -> tuple[Callable[..., Any], Report]:
     """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests."""
     name = f"graph-{next(_number)}"
@@ -178,7 +179,7 @@ def compile_fastest(
         return plain, Report(name, f"not measured: {line(error)}")
 
 
-def why_plain(gm: Any, inputs: Sequence[Any], options: Options) -> str | None:
+def why_plain(gm: Any, inputs: Sequence[Any], options: CompileOptions) -> str | None:
     """Return why a graph is left to plain Inductor without a measurement, or None."""
     torch = require_torch()
     doors.require_known(torch.__version__)
@@ -283,7 +284,7 @@ class _Contest:
         name: str,
         gm: Any,
         inputs: Sequence[Any],
-        options: Options,
+        options: CompileOptions,
         patches: Mapping[str, Any],
         plain: Callable[..., Any],
         measure: Measure,
@@ -324,7 +325,7 @@ class _Contest:
             names.append(f"{GRAPH}+freezing")
         return names
 
-    def _contest(self, names: Sequence[str], share: float) -> Choice:
+    def _contest(self, names: Sequence[str], share: float) -> VariantChoice:
         with doors.outside_dynamo():  # compiled within it, as Inductor asks it which inputs stay where they are
             for name in names:
                 self._measure.warm(self._runs[name])

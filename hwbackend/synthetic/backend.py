@@ -9,10 +9,10 @@ from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import realised
 from hwbackend.synthetic.plan import Plan
-from hwbackend.synthetic.run import Luck, Run
+from hwbackend.synthetic.run import Luck, SyntheticRun
 from hwbackend.synthetic.sms import Sms
 from hwbackend.synthetic.truth import truth
-from hwbackend.synthetic.values import Values
+from hwbackend.synthetic.values import SyntheticValues
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, Floats, OpGraph, Program, Schedule
@@ -135,7 +135,7 @@ class SyntheticBackend:
         program = prepare(self, schedule, repeats, warmup)
         plan = Plan(program, self._true)
         sms = Sms(plan.devices, plan.columns, plan.blocks, INTERFERENCE)
-        values = Values(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
+        values = SyntheticValues(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
         for _ in range(warmup):
             self._repeat(plan, sms)
         runs = []
@@ -172,7 +172,7 @@ class SyntheticBackend:
         factor = exp(self._noise * rng.standard_normal() + self._drift * self._wandered)
         if rng.random() < self._outliers:
             factor *= rng.uniform(*_OUTLIER)
-        return *Run(plan, sms, luck, self._before).times(), factor
+        return *SyntheticRun(plan, sms, luck, self._before).times(), factor
 
 
 def availability() -> tuple[bool, str]:

@@ -21,7 +21,7 @@ _DONE: Final = 1e-9  # of a block: rounding
 _SURE: Final = 1e-6  # of a block: long enough to be seen in any time
 
 
-class Device(Row):
+class BlockDevice(Row):
     """A device, and what its blocks and copies ask for of its DRAM."""
 
     traffic: f8
@@ -49,7 +49,7 @@ class Sm(Row):
     is_dirty: i8  # whether its rates are to be found anew
 
 
-class Launch(Row):
+class BlockLaunch(Row):
     """A kernel: what each of its blocks takes, and how far it is; start and end are -1 before they are known."""
 
     compute: f8  # us
@@ -68,7 +68,7 @@ class Launch(Row):
     resident: i8
 
 
-class Run(Table):
+class BlockRun(Table):
     """The devices and what runs on them.
 
     A tree has `n_leaves` leaves, a power of two, of which the j-th is that of the device's j-th SM; place i holds the
@@ -91,12 +91,12 @@ class Run(Table):
     next_jitter: i8
     resident_kernels: i8
     jitter: Column[f8]  # of blocks, again and again
-    devices: Rows[Device] = length("n_devices")
+    devices: Rows[BlockDevice] = length("n_devices")
     sms: Rows[Sm] = length("n_sms")
     held: Column[i4] = length("n_sms * n_slots")  # launches of the blocks on each SM
     left: Column[f8] = length("n_sms * n_slots")  # parts of those blocks
     rate: Column[f8] = length("n_sms * n_slots")
-    launches: Rows[Launch] = length("n_launches")
+    launches: Rows[BlockLaunch] = length("n_launches")
     queue: Column[i4] = length("n_devices * n_launches")
     dirty: Column[i4] = length("n_sms")
     ended: Column[i4] = length("n_launches")
@@ -105,7 +105,7 @@ class Run(Table):
 
 
 @piece("surrogate device")
-def run_blocks(s: Run) -> None:
+def run_blocks(s: BlockRun) -> None:
     """Do what the phase says."""
     if s.phase == ADVANCE:
         _advance(s)
@@ -118,7 +118,7 @@ def run_blocks(s: Run) -> None:
         _settle(s, s.subject)
 
 
-def _advance(s: Run) -> None:
+def _advance(s: BlockRun) -> None:
     """Run until a kernel ends, or nothing happens any more before the time given."""
     s.n_ended = 0
     while s.n_ended == 0:
@@ -135,7 +135,7 @@ def _advance(s: Run) -> None:
         _settle(s, d)
 
 
-def _arrive(s: Run, d: int, launch: int) -> None:
+def _arrive(s: BlockRun, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
     queue = s.queue[d * s.n_launches :]
     i = s.devices[d].n_queued
@@ -146,7 +146,7 @@ def _arrive(s: Run, d: int, launch: int) -> None:
     s.devices[d].n_queued += 1
 
 
-def _before(s: Run, a: int, b: int) -> bool:
+def _before(s: BlockRun, a: int, b: int) -> bool:
     """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
     one = s.launches[a]
     other = s.launches[b]
@@ -155,7 +155,7 @@ def _before(s: Run, a: int, b: int) -> bool:
     return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
 
 
-def _dispatch(s: Run, d: int, freed: int) -> None:
+def _dispatch(s: BlockRun, d: int, freed: int) -> None:
     """Let the head of the queue place what fits; only when it has placed all is the next kernel looked at.
 
     `freed` is the SM on which there is more room than before, or -1.
@@ -189,7 +189,7 @@ def _dispatch(s: Run, d: int, freed: int) -> None:
             queue[k] = queue[k + 1]
 
 
-def _issue(s: Run, d: int, sm: int, row: int) -> None:
+def _issue(s: BlockRun, d: int, sm: int, row: int) -> None:
     """Put the next block of a kernel on an SM."""
     _touch(s, d, sm)
     slot = sm * s.n_slots + s.sms[sm].n_held
@@ -202,13 +202,13 @@ def _issue(s: Run, d: int, sm: int, row: int) -> None:
     _take(s, d, sm, s.launches[row], 1)
 
 
-def _fits(launch: Launch, sm: Sm) -> bool:
+def _fits(launch: BlockLaunch, sm: Sm) -> bool:
     """Return whether a block of a kernel fits on an SM."""
     enough = sm.registers >= launch.registers and sm.shared >= launch.shared
     return sm.warps >= launch.warps and sm.blocks > 0 and enough
 
 
-def _roomiest(s: Run, d: int, launch: Launch) -> int:
+def _roomiest(s: BlockRun, d: int, launch: BlockLaunch) -> int:
     """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
     room = s.room[2 * s.n_leaves * d :]
     i = 1
@@ -231,7 +231,7 @@ def _roomiest(s: Run, d: int, launch: Launch) -> int:
     return best
 
 
-def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
+def _take(s: BlockRun, d: int, number: int, launch: BlockLaunch, sign: int) -> None:
     """Take what a block needs off an SM (1), or give it back (-1)."""
     sm = s.sms[number]
     sm.warps -= sign * launch.warps
@@ -254,7 +254,7 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
         room[i] = most
 
 
-def _touch(s: Run, d: int, number: int) -> None:
+def _touch(s: BlockRun, d: int, number: int) -> None:
     """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
     sm = s.sms[number]
     device = s.devices[d]
@@ -268,7 +268,7 @@ def _touch(s: Run, d: int, number: int) -> None:
     sm.since = s.now
 
 
-def _end_blocks(s: Run, d: int, sm: int) -> None:
+def _end_blocks(s: BlockRun, d: int, sm: int) -> None:
     """Take the blocks of an SM that have ended off it, and note the kernels that ended with them."""
     _touch(s, d, sm)
     first = i = sm * s.n_slots
@@ -290,7 +290,7 @@ def _end_blocks(s: Run, d: int, sm: int) -> None:
             s.n_ended += 1
 
 
-def _settle(s: Run, d: int) -> None:
+def _settle(s: BlockRun, d: int) -> None:
     """Find the rates where they may have changed, and what happens next on the device."""
     device = s.devices[d]
     _rate_dirty(s, d)
@@ -303,7 +303,7 @@ def _settle(s: Run, d: int) -> None:
     device.next = s.due[2 * s.n_leaves * d + 1]
 
 
-def _rate_dirty(s: Run, d: int) -> None:
+def _rate_dirty(s: BlockRun, d: int) -> None:
     """Find the rates on all SMs that were touched."""
     device = s.devices[d]
     for i in range(device.first_sm, device.first_sm + device.n_dirty):
@@ -312,7 +312,7 @@ def _rate_dirty(s: Run, d: int) -> None:
     device.n_dirty = 0
 
 
-def _find_rates(s: Run, d: int, number: int) -> None:
+def _find_rates(s: BlockRun, d: int, number: int) -> None:
     """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
     sm = s.sms[number]
     device = s.devices[d]
@@ -340,7 +340,7 @@ def _find_rates(s: Run, d: int, number: int) -> None:
     sm.traffic = traffic
 
 
-def _set_due(s: Run, d: int, sm: int, time: float) -> None:
+def _set_due(s: BlockRun, d: int, sm: int, time: float) -> None:
     """Note when the first block of an SM ends."""
     due = s.due[2 * s.n_leaves * d :]
     i = s.n_leaves + sm - s.devices[d].first_sm
@@ -353,7 +353,7 @@ def _set_due(s: Run, d: int, sm: int, time: float) -> None:
         due[i] = first
 
 
-def _first_due(s: Run, d: int) -> int:
+def _first_due(s: BlockRun, d: int) -> int:
     """Return the SM on which a block ends first, of equal times the first SM."""
     due = s.due[2 * s.n_leaves * d :]
     i = 1

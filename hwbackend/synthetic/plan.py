@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.synthetic.truth import BlockCost, Truth, block_costs
+from hwbackend.synthetic.truth import BlockCost, TrueParameters, block_costs
 from simsched.base.errors import BackendError, ClusterError
 from simsched.model import COPY, LAUNCH, RECORD, WAIT, Ints, Program, footprint, occupancy
 
@@ -30,7 +30,7 @@ class Plan:
         simulate each of them; the message names the operator.
     """
 
-    def __init__(self, program: Program, true: Truth) -> None:
+    def __init__(self, program: Program, true: TrueParameters) -> None:
         self.program = program
         self.true = true
         self.devices = true.cluster.devices

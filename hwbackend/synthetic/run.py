@@ -38,7 +38,7 @@ class Luck:
     blocks: Floats
 
 
-class Run:
+class SyntheticRun:
     """One run of a program, from the first thing a host issues to the end of the last kernel.
 
     Parameters

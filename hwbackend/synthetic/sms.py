@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.synthetic.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, Run, run_blocks
+from hwbackend.synthetic.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, BlockRun, run_blocks
 from simsched.model import WARP, Device, Floats, Ints
 
 
@@ -34,7 +34,7 @@ class Sms:
         self, devices: Sequence[Device], columns: Mapping[str, npt.ArrayLike], blocks: Ints, interference: float
     ) -> None:
         n_sms = [device.sms for device in devices]
-        self._run = run = Run(
+        self._run = run = BlockRun(
             n_devices=len(devices),
             n_sms=sum(n_sms),
             n_launches=len(blocks),

@@ -24,7 +24,7 @@ _SHORTEST: Final = 0.05  # us of a block
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class TrueParameters:
     """True parameters of a surrogate cluster.
 
     Parameters
@@ -45,7 +45,7 @@ class Truth:
     seed: int
 
 
-def truth(cluster: Cluster, seed: int) -> Truth:
+def truth(cluster: Cluster, seed: int) -> TrueParameters:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
     costs = {name: _away(rng) for name in COSTS}
@@ -66,7 +66,7 @@ def truth(cluster: Cluster, seed: int) -> Truth:
             saturating_warps=device.saturating_warps * saturating,
         )
 
-    return Truth(
+    return TrueParameters(
         replace(
             cluster,
             devices=tuple(map(real, cluster.devices)),
@@ -110,7 +110,7 @@ class BlockCost:
     dram: float
 
 
-def block_costs(true: Truth, device: Device, op: Operator) -> list[BlockCost]:
+def block_costs(true: TrueParameters, device: Device, op: Operator) -> list[BlockCost]:
     """Return the cost of a block for each kernel of an operator.
 
     An operator without FLOP and bytes computes for its time.
@@ -140,7 +140,7 @@ def block_costs(true: Truth, device: Device, op: Operator) -> list[BlockCost]:
     return found
 
 
-def _own_factors(true: Truth, op: Operator) -> Floats:
+def _own_factors(true: TrueParameters, op: Operator) -> Floats:
     """Return what is an operator's own: efficiencies of FLOP and bandwidth, and how much slower cold data are.
 
     Operators that do the same have the same.

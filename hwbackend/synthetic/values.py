@@ -10,7 +10,7 @@ from simsched.base.units import TIE
 from simsched.model import Floats, Ints, Program
 
 
-class Values:
+class SyntheticValues:
     """What the operators of a program compute, on random inputs.
 
     Parameters

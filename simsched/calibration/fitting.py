@@ -37,7 +37,7 @@ UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FreeParameter:
     """One number of the simulator's model that measurements can identify.
 
     Parameters
@@ -127,26 +127,26 @@ SHARING: Final = (*SOLO, "crowd_latency", "least_sm_share", "interleave", *INTER
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
 _PERHAPS_NONE: Final = {
-    "graph_issue": Parameter("graph_issue", 0.3, 0.1, log=False, low=0.0, high=20.0),
-    "graph_join": Parameter("graph_join", 0.7, 0.2, log=False, low=0.0, high=50.0),
+    "graph_issue": FreeParameter("graph_issue", 0.3, 0.1, log=False, low=0.0, high=20.0),
+    "graph_join": FreeParameter("graph_join", 0.7, 0.2, log=False, low=0.0, high=50.0),
 }
 """Costs that some devices do not have at all: not their logarithm is believed to be near to something."""
 
-PARAMETERS: Final[Mapping[str, Parameter]] = {
+PARAMETERS: Final[Mapping[str, FreeParameter]] = {
     each.name: each
     for each in (
-        *(_PERHAPS_NONE.get(name, Parameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
-        Parameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
-        Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-        Parameter("bandwidth", 0.2, 0.2, rough=True),
-        Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
-        Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
-        Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
-        Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
-        *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
-        Parameter("link.latency", 0.7, 0.1),
-        Parameter("link.bandwidth", 0.5, 0.1),
-        Parameter("copy_rate", 0.5, 0.1),
+        *(_PERHAPS_NONE.get(name, FreeParameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
+        FreeParameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
+        FreeParameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
+        FreeParameter("bandwidth", 0.2, 0.2, rough=True),
+        FreeParameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
+        FreeParameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
+        FreeParameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
+        FreeParameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
+        *(FreeParameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
+        FreeParameter("link.latency", 0.7, 0.1),
+        FreeParameter("link.bandwidth", 0.5, 0.1),
+        FreeParameter("copy_rate", 0.5, 0.1),
     )
 }
 """Parameters by name, in the order in which tables list them."""

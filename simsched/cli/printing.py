@@ -12,7 +12,7 @@ from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
 from simsched.base.text import joined, printable
-from simsched.experiments.result import WIDTH, Table, write_table
+from simsched.experiments.result import WIDTH, TextTable, write_table
 
 _EVERY: Final = 60.0  # s between lines
 Pairs = list[tuple[str, str]]
@@ -30,7 +30,7 @@ def say(*lines: str) -> None:
     print(joined(lines))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 

@@ -33,7 +33,7 @@ class Result:
         """Return plain values by column, a mapping per row."""
 
     @abstractmethod
-    def table(self) -> "Table":
+    def table(self) -> "TextTable":
         """Return the result as a table of texts."""
 
     @property
@@ -199,7 +199,7 @@ def _column(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of texts, as terminals, pages and notebooks show it.
 
     Parameters
@@ -234,7 +234,7 @@ def table_of(
     best: int = -1,
     left: Collection[int] = (0,),
     dim: Collection[int] = (),
-) -> Table:
+) -> TextTable:
     """Return a table of printable texts; headings and notes may have several lines.
 
     A row that is only a name has dashes after it, and is shown dimmed.
@@ -243,12 +243,12 @@ def table_of(
     bare = [i for i, row in enumerate(texts) if len(row) == 1]
     cells = [(*row, *["-"] * (len(headings) - len(row))) for row in texts]
     notes = [note] if isinstance(note, str) else note
-    return Table(
+    return TextTable(
         printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}
     )
 
 
-def write_table(table: Table, console: Any) -> None:
+def write_table(table: TextTable, console: Any) -> None:
     """Print a table on a console of rich; one that is too narrow breaks lines."""
     from rich.table import Table as Grid
     from rich.text import Text
@@ -273,7 +273,7 @@ def write_table(table: Table, console: Any) -> None:
             console.print(text, style=style, markup=False, highlight=False, soft_wrap=text is not grid)
 
 
-def plain_text(table: Table) -> str:
+def plain_text(table: TextTable) -> str:
     """Return a table as plain text."""
     from rich.console import Console
 

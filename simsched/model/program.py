@@ -14,7 +14,7 @@ from simsched.base.errors import ProgramError
 from simsched.base.io import naming
 from simsched.base.numeric import freeze, frozen, same_columns, twice
 from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
 from simsched.model.graph.groups import together_on
@@ -348,11 +348,11 @@ class Program(Columnar, Document):
         return f"Program({self.graph.name!r}, {len(self)} instructions, {threads} threads, {self.execution!r})"
 
     @property
-    def threads(self) -> tuple[Rows[Instruction], ...]:
+    def threads(self) -> tuple[RowsView[Instruction], ...]:
         """The instructions of each host thread."""
 
-        def view(start: int, end: int) -> Rows[Instruction]:
-            return Rows(end - start, lambda i: self._instruction(start + i))
+        def view(start: int, end: int) -> RowsView[Instruction]:
+            return RowsView(end - start, lambda i: self._instruction(start + i))
 
         bounds = self.thread_ptr.tolist()
         return tuple(view(a, b) for a, b in pairwise(bounds))

@@ -14,7 +14,7 @@ from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
@@ -213,7 +213,7 @@ class Schedule(Columnar, Document):
         return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
-    def placements(self) -> Rows[Placement]:
+    def placements(self) -> RowsView[Placement]:
         """The placements, in launch order."""
 
         def made(i: int) -> Placement:
@@ -221,7 +221,7 @@ class Schedule(Columnar, Document):
             device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
-        return Rows(len(self.op), made)
+        return RowsView(len(self.op), made)
 
     @property
     def devices_used(self) -> tuple[str, ...]:

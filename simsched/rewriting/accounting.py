@@ -11,7 +11,7 @@ from simsched.base.errors import GraphError, ScheduleError, shown
 from simsched.model import Floats, Operator, OpGraph, Schedule
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gather_rows
 from simsched.model.rewriting import Rewriting, Step
-from simsched.rewriting.draft import Draft
+from simsched.rewriting.draft import GraphDraft
 from simsched.rewriting.merging import MERGED, merge_draft
 from simsched.rewriting.parts import part_of, put_together
 from simsched.rewriting.rule import Rule
@@ -115,7 +115,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     GraphError
         If a rule is unknown, a step cannot be made, or the parts are not the graph's.
     """
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     for one in rewriting:
         if len(one.parts) == 1 and not one.parts[0].operators:
             draft = _repeat_steps(draft, one.parts[0].steps, rules)
@@ -140,7 +140,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     return draft.to_graph()
 
 
-def _repeat_steps(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
+def _repeat_steps(draft: GraphDraft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> GraphDraft:
     """Return a draft after some steps."""
     for step in steps:
         names = ", ".join(map(repr, step.operators))

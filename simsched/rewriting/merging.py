@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
-from simsched.rewriting.draft import Draft, Row, Source
+from simsched.rewriting.draft import DraftRow, GraphDraft, Source
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
 from simsched.rewriting.works import WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
@@ -157,7 +157,7 @@ def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
     return attributes
 
 
-def merge_key(draft: Draft, name: str) -> Hashable | None:
+def merge_key(draft: GraphDraft, name: str) -> Hashable | None:
     """Return a key that operators must share to be merged, or None if this one cannot be merged.
 
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
@@ -172,7 +172,7 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
     return (source, _but_for_window(conv))
 
 
-def merging_lacks(draft: Draft, name: str) -> str | None:
+def merging_lacks(draft: GraphDraft, name: str) -> str | None:
     """Return the missing field that decides whether a convolution can be merged, None if none is missing."""
     row = draft.rows[name]
     op = row.operator
@@ -188,7 +188,7 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
     return f"output_shape of {producer.name!r}"
 
 
-def can_merge(draft: Draft, names: Sequence[str]) -> bool:
+def can_merge(draft: GraphDraft, names: Sequence[str]) -> bool:
     """Return whether operators can be merged into one.
 
     They can if all are convolutions without groups that read the same tensor, with the same stride, output size,
@@ -227,7 +227,7 @@ def can_merge(draft: Draft, names: Sequence[str]) -> bool:
     return are_alike([conv for conv in (conv_of(draft.rows[name].operator) for name in names) if conv is not None])
 
 
-def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
+def merged_operators(draft: GraphDraft, names: Sequence[str]) -> tuple[Operator, ...]:
     """Return the operators that replace some: the merged one, then the slices that are separate operators.
 
     See `merge`; parameters are as in `can_merge`.
@@ -272,7 +272,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     FLOP and weights are the padded kernels'; for the grid, and for the origin of the weights, see
     `simsched.rewriting.works`.
     """
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     new_names: list[tuple[str, ...]] = []
     for names in sets:
         draft, new = merge_draft(draft, names)
@@ -280,7 +280,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     return draft.to_graph(), new_names
 
 
-def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+def merge_draft(draft: GraphDraft, names: Sequence[str]) -> tuple[GraphDraft, tuple[str, ...]]:
     """Return the draft with operators merged into one, and the names of the new operators; see `merge`."""
     whole, parts, redirect = _merge(draft, names)
     after = draft.replace(names, [whole, *parts], redirect)
@@ -296,10 +296,10 @@ def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
     return ()
 
 
-def _merge(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
+def _merge(draft: GraphDraft, names: Sequence[str]) -> tuple[DraftRow, list[DraftRow], dict[str, Source]]:
     if not can_merge(draft, names):
         raise GraphError(f"cannot merge {', '.join(names)}: not convolutions of one tensor whose kernels align")
     rows = [draft.rows[name] for name in names]
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
-    whole = Row(op, rows[0].reads)
+    whole = DraftRow(op, rows[0].reads)
     return whole, *parts_of(draft, whole, names, axis=1)

@@ -58,7 +58,7 @@ from simsched.simulator.state import (
     Host,
     Item,
     Lane,
-    Span,
+    SpanRecord,
     State,
 )
 
@@ -74,7 +74,7 @@ SHORT: Final = 100.0
 """Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
 
 
-def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
+def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> SpanRecord:
     """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
     span = s.spans[s.n_spans]
     s.n_spans += 1

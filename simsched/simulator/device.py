@@ -7,7 +7,7 @@ from typing import Final
 from simsched.base.units import TIE
 from simsched.simulator.contention import (
     SATURATED,
-    Work,
+    LaneWork,
     add_cohort,
     anchor_anew,
     begin_kernel,
@@ -24,7 +24,7 @@ from simsched.simulator.contention import (
     skip_waves,
     undo_skip,
 )
-from simsched.simulator.state import COHORTS, Launch, Room, State
+from simsched.simulator.state import COHORTS, LaunchDemand, Room, State
 
 LEAST_UNIT: Final = float_info.min
 """Us below which blocks take no time, or so little that their rate overflows."""
@@ -67,7 +67,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
         _bind(work, launch, device.sms)
 
 
-def _bind(work: Work, launch: Launch, sms: int) -> None:
+def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
     """Let a kernel run on the SMs of its partition alone, of so many that the device has.
 
     One that DRAM binds has fewer blocks there, and each of them takes up to `MOST_DRAWN` times its share of DRAM, as
@@ -239,7 +239,7 @@ def _fits(s: State, d: int, lane: int) -> int:
     return max(0, count)
 
 
-def _holds(free: Room, launch: Launch) -> int:
+def _holds(free: Room, launch: LaunchDemand) -> int:
     """Return how many blocks of a launch some room holds."""
     count = free.blocks
     if launch.warps:
@@ -277,7 +277,7 @@ def _met_sms(s: State, d: int, lane: int, other: int) -> int:
     return -(-held * s.lanes[lane].sms // s.devices[d].sms)
 
 
-def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
+def _share_an_sm(launch: LaunchDemand, other: LaunchDemand, room: Room, sms: int) -> bool:
     """Return whether an SM has room for a block of each of two launches."""
     return (
         (launch.warps + other.warps) * sms <= room.warps
@@ -294,7 +294,7 @@ def take(s: State, d: int, lane: int, count: int) -> None:
         _take_of(s.free[s.lanes[lane].rooms], launch, count)
 
 
-def _take_of(free: Room, launch: Launch, count: int) -> None:
+def _take_of(free: Room, launch: LaunchDemand, count: int) -> None:
     free.warps -= count * launch.warps
     free.blocks -= count
     free.registers -= count * launch.registers
@@ -481,7 +481,7 @@ def _load_on_partition(s: State, d: int, lane: int) -> float:
     return load
 
 
-def is_unslowed(launch: Launch) -> bool:
+def is_unslowed(launch: LaunchDemand) -> bool:
     """Return whether the blocks of a launch wait for links, so that nothing on the device slows them."""
     return launch.alpha == 0.0 and launch.beta == 0.0
 

@@ -14,7 +14,7 @@ from simsched.model.graph.groups import together_on
 from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Plan, begin, finish
+from simsched.simulator.prepared import Layout, begin, finish
 from simsched.simulator.simulate import simulate
 from simsched.simulator.state import OVER
 from simsched.simulator.workload import demand_on
@@ -206,7 +206,7 @@ class Evaluator:
             launches = None
         if launches is not None:
             with suppress(ClusterError):  # a copy without a way to its destination
-                run = Plan(program, self.cluster).take()
+                run = Layout(program, self.cluster).take()
                 begin(run, launches)
                 if finish(run) == OVER:
                     return run.makespan

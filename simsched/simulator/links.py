@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.simulator.contention import Crossing, anchor_anew, finish_time, is_later
+from simsched.simulator.contention import FlowPath, anchor_anew, finish_time, is_later
 from simsched.simulator.state import State
 
 _BEHIND_COPIES: Final = 2**30
@@ -169,7 +169,7 @@ def _share_weighted(s: State, in_use: int) -> None:
                         channel.load -= s.weights[k]
 
 
-def _crosses(s: State, flow: Crossing, channel: int) -> bool:
+def _crosses(s: State, flow: FlowPath, channel: int) -> bool:
     for k in range(flow.first, flow.end):
         if s.crossed[k] == channel:
             return True

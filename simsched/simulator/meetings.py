@@ -71,7 +71,7 @@ def taken_on(cluster: Cluster, d: int, needed: Exchange) -> Taken:
 
 def rows_of(found: Sequence[Taken]) -> dict[str, npt.NDArray[Any]]:
     """Return columns of a `State` that are about collectives."""
-    rows = np.zeros(len(found), state.Exchange.dtype)
+    rows = np.zeros(len(found), state.ExchangeState.dtype)
     for name in ("latency", "nbytes", "rate"):
         rows[name] = [getattr(each.exchange, name) for each in found]
     rows["solo"] = [each.exchange.time for each in found]

@@ -18,7 +18,7 @@ from simsched.simulator.compiled import MOST_POINTS, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.meetings import rows_of, taken
-from simsched.simulator.state import FULL, NEW, OVER, RUNNING, Point, Span, State
+from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, SpanRecord, State
 from simsched.simulator.workload import demand
 
 Array = npt.NDArray[Any]
@@ -27,12 +27,12 @@ _CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 def begin_curves(s: State, room: int) -> None:
     """Let load curves be recorded, with room for so many points at first, beside one for each device."""
-    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, Point.dtype), room + s.n_devices, 1
+    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, LoadPoint.dtype), room + s.n_devices, 1
 
 
 def enlarge(s: State) -> None:
     """Make room for more points of load curves."""
-    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, Point.dtype)])
+    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, LoadPoint.dtype)])
     s.point_room *= 4
 
 
@@ -173,7 +173,7 @@ class Platform:
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array(room, np.int64).view(state.Room.dtype),
         }
-        self.devices = np.zeros(len(devices), state.Device.dtype)
+        self.devices = np.zeros(len(devices), state.DeviceState.dtype)
         for name in (
             "contention",
             "interleave",
@@ -221,7 +221,7 @@ def platform_of(cluster: Cluster) -> Platform:
     return found
 
 
-class Plan:
+class Layout:
     """A program laid out for a cluster.
 
     Parameters
@@ -392,7 +392,7 @@ class Plan:
             values |= rows_of(taken(self.program.graph, platform.cluster, self._home))
         if self._ways is not None:
             found = platform.routes(*self._ways)
-            routes = np.zeros(len(found.latency), state.Route.dtype)
+            routes = np.zeros(len(found.latency), state.CopyRoute.dtype)
             routes["latency"] = found.latency
             routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
             routes["first"] = found.channel_ptr[:-1]
@@ -441,7 +441,7 @@ class Plan:
         s = self.take()
         begin(s, launches, factors)
         begin_curves(s, 2 * MOST_POINTS + 2 * len(launches))
-        s["spans"] = np.empty(4 * s.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
+        s["spans"] = np.empty(4 * s.n_instructions + 1, SpanRecord.dtype)  # three each, and one of what is issued
         while finish(s) == FULL:
             enlarge(s)
         s.recording = 0
@@ -451,7 +451,7 @@ class Plan:
         if s.status != OVER:
             raise self._deadlock(s)
         self.spare.append(s)
-        return {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}, curves
+        return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}, curves
 
     def _deadlock(self, s: State) -> DeadlockError:
         """Return what the program waits for, as an error."""
@@ -490,15 +490,15 @@ class Plan:
         return {"lanes": lanes, "connections": connections}
 
 
-def plan_of(program: Program, cluster: Cluster) -> Plan:
+def plan_of(program: Program, cluster: Cluster) -> Layout:
     """Return the plan of a program, made when it is first asked for, or for another cluster."""
     plan = program.__dict__.get(_PLAN)
     if plan is None or plan.cluster is not cluster:
-        plan = program.__dict__[_PLAN] = Plan(program, cluster)
-    return cast(Plan, plan)
+        plan = program.__dict__[_PLAN] = Layout(program, cluster)
+    return cast(Layout, plan)
 
 
-def launches_of(plan: Plan, cost: CostModel | None) -> Array:
+def launches_of(plan: Layout, cost: CostModel | None) -> Array:
     """Return the launches of a plan; those with the default cost model are kept."""
     if cost is not None and cost is not default_cost:
         return demand(plan.program, plan.cluster, cost)

@@ -24,7 +24,7 @@ from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
+from simsched.simulator.prepared import Array, Layout, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.reset import reset
 from simsched.simulator.state import Lane, State
 
@@ -145,7 +145,7 @@ class _Mark:
         self.pending = pending
         self.time = 0.0
         self.cause = -1
-        self.lane: _Lane | None = None
+        self.lane: _LaneProcess | None = None
 
     def happen(self, time: float, cause: int) -> None:
         """Let it come about."""
@@ -156,7 +156,7 @@ class _Mark:
         self.cause = cause
 
 
-class _Connection:
+class _HardwareQueue:
     """A hardware queue: of the streams that share it, items pass in the order in which they were issued."""
 
     def __init__(self, env: Instants) -> None:
@@ -164,7 +164,7 @@ class _Connection:
         self.changed = simpy.Event(env)
 
 
-class _Lane:
+class _LaneProcess:
     """A stream: a queue of issued instructions and how far it has come.
 
     In its row `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
@@ -172,7 +172,7 @@ class _Lane:
     or copy that it is at has ended on its device, or has arrived.
     """
 
-    def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
+    def __init__(self, number: int, row: Lane, connection: _HardwareQueue | None) -> None:
         self.number = number
         self.row = row
         self.device = row.device
@@ -188,7 +188,7 @@ class Reference:
     What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
     """
 
-    def __init__(self, plan: Plan, launches: Array, factors: Floats | None) -> None:
+    def __init__(self, plan: Layout, launches: Array, factors: Floats | None) -> None:
         self._program = plan.program
         self._cluster = plan.cluster
         program = plan.program
@@ -210,9 +210,9 @@ class Reference:
         self._arrival = Alarm(env, COMPLETE, self._end_flows)
         self._sharing = Alarm(env, SHARE, self._share_links)
         self._issued, self._reached = ([_Mark(simpy.Event(env)) for _ in range(program.n_events)] for _ in range(2))
-        connections = [_Connection(env) for _ in range(s.n_connections)]
+        connections = [_HardwareQueue(env) for _ in range(s.n_connections)]
         numbers = s["lanes"]["connection"].tolist()
-        self._lanes = [_Lane(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
+        self._lanes = [_LaneProcess(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
         self._outstanding = [0 for _ in devices]  # kernels issued and not over
         self._drained = [_Mark(None) for _ in devices]
         self._last_kernel = [(0.0, -1, -1) for _ in devices]  # when it ended, row, span
@@ -330,7 +330,7 @@ class Reference:
 
     # Streams -------------------------------------------------------------------------------------
 
-    def _run_lane(self, lane: _Lane) -> Process:
+    def _run_lane(self, lane: _LaneProcess) -> Process:
         steps = {LAUNCH: self._launch, WAIT: self._wait, COPY: self._copy}
         while True:
             while not lane.queue:
@@ -348,7 +348,7 @@ class Reference:
                 yield from steps[action](lane, i, issued, host_span)
             lane.queue.popleft()
 
-    def _launch(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
+    def _launch(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
         """Run a kernel; until the end of an instant the block scheduler waits with what comes."""
         env = self._env
         s = self._s
@@ -393,7 +393,7 @@ class Reference:
         if not self._outstanding[d]:
             self._drained[d].happen(env.now, self._last_kernel[d][2])
 
-    def _begin(self, lane: _Lane, i: int, free: float, issued: float, host_span: int) -> Process:
+    def _begin(self, lane: _LaneProcess, i: int, free: float, issued: float, host_span: int) -> Process:
         """Wait until a kernel or copy can begin; return what it waited for last: its issue, or the lane."""
         if self._env.now < max(free, issued):
             yield At(self._env, max(free, issued))
@@ -404,7 +404,7 @@ class Reference:
             return lane.row.free_cause
         return lane.row.cause
 
-    def _pass_connection(self, lane: _Lane, i: int) -> Process:
+    def _pass_connection(self, lane: _LaneProcess, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
         connection = lane.connection
         if connection is None:
@@ -416,7 +416,7 @@ class Reference:
         connection.changed = simpy.Event(self._env)
         changed.succeed()
 
-    def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int) -> Process:
+    def _wait(self, lane: _LaneProcess, i: int, _issued: float, _host_span: int) -> Process:
         env = self._env
         mark = self._reached[self._argument[i]]
         row = lane.row
@@ -433,7 +433,7 @@ class Reference:
             self._span(kinds.WAIT, i, -1, lane.device, row.stream, began, mark.cause)
         yield from self._pass_connection(lane, i)
 
-    def _copy(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
+    def _copy(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
         env = self._env
         copies = self._program.copies
         copy = self._argument[i]
@@ -460,7 +460,9 @@ class Reference:
                 yield lane.over
         self._end_work(lane, kinds.COPY, copy, int(copies.op[copy]), start, cause, start, solo)
 
-    def _end_work(self, lane: _Lane, kind: int, item: int, op: int, start: float, cause: int, *more: float) -> int:
+    def _end_work(
+        self, lane: _LaneProcess, kind: int, item: int, op: int, start: float, cause: int, *more: float
+    ) -> int:
         """Record the kernel or copy that a lane has been at, and go on behind it."""
         row = lane.row
         row.cause = row.free_cause = self._span(kind, item, op, lane.device, row.stream, start, cause, *more)

@@ -17,7 +17,7 @@ from simsched.base.limits import require_count
 from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Array, Plan, launches_of, plan_of
+from simsched.simulator.prepared import Array, Layout, launches_of, plan_of
 from simsched.simulator.workload import Jitter, demand, factors, launch_devices
 
 Item = TypeVar("Item")
@@ -286,7 +286,7 @@ def simulate_batch(
     def run(place: int) -> float:
         try:
             schedule, bare = upon(cluster, schedules[place])
-            plan = Plan(program_for(schedule, bare), bare)  # thousands of them: none is kept
+            plan = Layout(program_for(schedule, bare), bare)  # thousands of them: none is kept
             return float(plan.makespans(launches_of(plan, cost))[0])
         except SimschedError as error:
             error.args = (f"schedule {place}: {error}",)
@@ -347,7 +347,7 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster,
     found = np.empty((len(programs), len(worlds)))
     devices = [launch_devices(program) for program in programs]
     if worlds:
-        plans = [Plan(program, worlds[0][0]) for program in programs]
+        plans = [Layout(program, worlds[0][0]) for program in programs]
     else:
         plans = []
     for j, (cluster, cost) in enumerate(worlds):

@@ -17,7 +17,7 @@ from simsched.model.graph.columns import Indices, Ints
 from simsched.model.graph.rearranged import with_times
 from simsched.model.launches import Launches, kernels_on
 from simsched.simulator.contention import Solo, find_units
-from simsched.simulator.state import Launch
+from simsched.simulator.state import LaunchDemand
 
 Column = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -29,7 +29,7 @@ _TURNS: Final = 8
 
 
 def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) -> Column:
-    """Return what each launch of a program asks of its device, as rows of `Launch`.
+    """Return what each launch of a program asks of its device, as rows of `LaunchDemand`.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
@@ -81,7 +81,7 @@ def demand_of(
         Whether a kernel of which no block fits on an SM is an error; else it has residency 0.
     """
     op = launches.op
-    asked = np.zeros(len(op), Launch.dtype)
+    asked = np.zeros(len(op), LaunchDemand.dtype)
     asked["follows"][1:] = op[1:] == op[:-1]
     if priority is None:
         asked["priority"] = 0

@@ -102,7 +102,7 @@ def parse_stg(
     return build(source, OpGraph.from_columns, names, src, dst, name=name, time=times, edge_transfer=costs)
 
 
-class _Table(NamedTuple):
+class _TaskTable(NamedTuple):
     """The contents of the rows: indices of operators, times and costs in units."""
 
     first: int
@@ -113,14 +113,14 @@ class _Table(NamedTuple):
     costs: list[float]
 
 
-def _rows(lines: Lines, count: int, with_processors: bool) -> _Table:
+def _rows(lines: Lines, count: int, with_processors: bool) -> _TaskTable:
     row = lines.take("a task")
     if with_processors and row[0] == "1":
         first = 1
     else:
         first = 0
     n_rows = count + (first if with_processors else 2)
-    table = _Table(first, (n_rows - 1,) if first else () if with_processors else (0, n_rows - 1), [], [], [], [])
+    table = _TaskTable(first, (n_rows - 1,) if first else () if with_processors else (0, n_rows - 1), [], [], [], [])
     for i in range(n_rows):
         if i:
             row = lines.take(f"task {i + first} of {n_rows} rows{'' if with_processors else ', two of them dummies,'}")

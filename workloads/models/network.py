@@ -24,7 +24,7 @@ from simsched.base.numeric import is_count
 from simsched.model.graph import OpGraph, Work
 from workloads.checks import one_of, whole
 from workloads.costs import ACTIVATION_FLOPS, INDEX_NBYTES, conv_layout
-from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
+from workloads.models.builder import LARGEST_SIZE, NetworkBuilder, Shape, Tensor
 
 __all__ = ["Network", "Pair", "Tensor"]
 
@@ -33,7 +33,7 @@ Pair = int | tuple[int, int]
 _NORMS: Final = {"layer_norm": 2, "rms_norm": 1}  # weights per feature
 
 
-class Network(Builder):
+class Network(NetworkBuilder):
     """A network under construction.
 
     Parameters

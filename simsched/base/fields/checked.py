@@ -17,6 +17,7 @@ from simsched.base.errors import FormatError, shown
 from simsched.base.fields.kinds import (
     Among,
     Array,
+    ColumnTable,
     Either,
     Filled,
     Fraction,
@@ -28,7 +29,6 @@ from simsched.base.fields.kinds import (
     Range,
     Refused,
     Several,
-    Table,
     Text,
     Truth,
 )
@@ -82,7 +82,7 @@ def kind_of(hint: Any) -> Kind:
     if origin in (tuple, list, Sequence):
         return Many(kind_of(arguments[0]), filled)
     if origin in (dict, Mapping):
-        return Table(kind_of(arguments[1]))
+        return ColumnTable(kind_of(arguments[1]))
     if origin is np.ndarray:
         return Array(bool({np.int64, np.int32} & set(get_args(arguments[1]))), Gaps in notes)
     if hint is Any:

@@ -302,7 +302,7 @@ class Several(Many):
         return {"type": "array", "minItems": n, "maxItems": n, "prefixItems": [k.schema(parts) for k in self._kinds]}
 
 
-class Table(Kind):
+class ColumnTable(Kind):
     """A read-only mapping of texts."""
 
     def __init__(self, item: Kind) -> None:

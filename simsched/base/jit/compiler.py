@@ -13,7 +13,16 @@ from struct import pack
 from types import FunctionType
 from typing import Any, Final, NamedTuple, cast
 
-from simsched.base.jit.tables import ColumnKind, CompileError, Unit, dtype_of, is_kernel, kind_of, symbol_of, wrapped
+from simsched.base.jit.tables import (
+    ColumnKind,
+    CompileError,
+    SourceFile,
+    dtype_of,
+    is_kernel,
+    kind_of,
+    symbol_of,
+    wrapped,
+)
 
 INT = "i64"
 FLOAT = "double"
@@ -45,7 +54,7 @@ declare i64 @llvm.fptosi.sat.i64.f64(double)
 """
 
 
-def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
+def compile_piece(entry: FunctionType, units: Mapping[str, SourceFile]) -> str:
     """Return LLVM assembly of a function of one table and of the kernels that it calls.
 
     Raises
@@ -56,7 +65,7 @@ def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
     text = [_INTRINSICS]
     todo = [entry]
     for function in todo:  # which gets longer meanwhile
-        kernel = _Function(units, function)
+        kernel = _FunctionCompiler(units, function)
         text += kernel.lines(external=function is entry)
         todo += [each for each in kernel.called if each not in todo]
     return "\n".join([*text, ""])
@@ -85,13 +94,13 @@ def _shown(kind: Any) -> str:
     return f"a row or table {kind.__name__}"
 
 
-class _Function:
+class _FunctionCompiler:
     """One kernel on its way to LLVM assembly.
 
     Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
     """
 
-    def __init__(self, units: Mapping[str, Unit], function: FunctionType) -> None:
+    def __init__(self, units: Mapping[str, SourceFile], function: FunctionType) -> None:
         self._function = function
         self._unit = units[function.__code__.co_filename]
         self.called: dict[FunctionType, None] = {}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from simsched.base.errors import MissingDependencyError, SimschedError
 from simsched.base.io import write_file
-from simsched.base.jit.tables import Table, Unit, digest_of, symbol_of, units_of
+from simsched.base.jit.tables import SourceFile, Table, digest_of, symbol_of, units_of
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import MIB, require_memory
 
@@ -44,9 +44,9 @@ _since: float | None = None  # when that began which goes on now
 _how = os.environ.get(SWITCH, "")
 
 
-def piece(task: str) -> Callable[[Callable[[T], None]], "Piece[T]"]:
+def piece(task: str) -> Callable[[Callable[[T], None]], "NativePiece[T]"]:
     """Make a piece of a kernel that takes one table; `task` says what it does, in a line on stderr."""
-    return lambda function: Piece(cast(FunctionType, function), task)
+    return lambda function: NativePiece(cast(FunctionType, function), task)
 
 
 def running_time() -> float:
@@ -67,7 +67,7 @@ def running(how: str) -> Iterator[None]:
         _how = before
 
 
-class Piece(Generic[T]):
+class NativePiece(Generic[T]):
     """A kernel as Python calls it, with a table; it lets other threads run.
 
     Parameters
@@ -128,7 +128,7 @@ class Piece(Generic[T]):
         return symbol_of(self.function)
 
     @cached_property
-    def _units(self) -> dict[str, Unit]:
+    def _units(self) -> dict[str, SourceFile]:
         return units_of(self.function)
 
     @cached_property
@@ -257,13 +257,13 @@ def write_code(path: Path, data: bytes) -> None:
     write_file(path, sha256(data).digest() + data)
 
 
-def all_pieces(root: Path) -> Iterator[Piece[Any]]:
+def all_pieces(root: Path) -> Iterator[NativePiece[Any]]:
     """Yield all pieces of the packages in a folder; their modules are imported."""
     for package in ("simsched", "hwbackend"):
         for path in sorted((root / package).rglob("*.py")):
             if "\n@piece(" in path.read_text(encoding="utf-8"):
                 module = import_module(".".join(path.relative_to(root).with_suffix("").parts))
-                pieces = (each for each in vars(module).values() if isinstance(each, Piece))
+                pieces = (each for each in vars(module).values() if isinstance(each, NativePiece))
                 yield from (each for each in pieces if each.__module__ == module.__name__)
 
 

@@ -1,8 +1,8 @@
 """Tables: the memory that kernels work on, declared once, with names and types; and where kernels stand.
 
-A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels take
-a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A `Unit` is a
-file of kernels; machine code depends on all files that a kernel's file names, and on nothing else.
+A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels
+take a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A
+`SourceFile` has kernels; machine code depends on all files that a kernel's file names, and on nothing else.
 """
 
 import ast
@@ -330,7 +330,7 @@ def wrapped(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-class Unit:
+class SourceFile:
     """A source file with kernels, parsed when it is first needed.
 
     Parameters
@@ -355,14 +355,14 @@ class Unit:
         return self._found[name]
 
 
-def units_of(entry: FunctionType) -> dict[str, Unit]:
+def units_of(entry: FunctionType) -> dict[str, SourceFile]:
     """Return the files of all kernels that the file of a function, or one it imports kernels from, names."""
-    found: dict[str, Unit] = {}
+    found: dict[str, SourceFile] = {}
     todo = [entry]
     while todo:
         function = todo.pop()
         if function.__code__.co_filename not in found:
-            unit = found[function.__code__.co_filename] = Unit(function)
+            unit = found[function.__code__.co_filename] = SourceFile(function)
             todo += [each for each in unit.names.values() if is_kernel(each)]
     return found
 
@@ -373,7 +373,7 @@ def _rows_of(table: type[Row | Table]) -> list[str]:
     return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
 
 
-def digest_of(units: Mapping[str, Unit]) -> str:
+def digest_of(units: Mapping[str, SourceFile]) -> str:
     """Return a digest of what machine code depends on: sources, the numbers they name, the tables they use."""
     text = sha256()
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):

@@ -53,7 +53,7 @@ class Trial:
     side: Side | None = None
 
 
-class Bench:
+class TrialBench:
     """A graph on a cluster, of which overlaps are simulated.
 
     Parameters
@@ -93,7 +93,7 @@ class Bench:
         """
         results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
-            results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
+            results.append(TrialBench(halves, self.target, self.cost, self.execution)._of_halves())
         prefetches = prefetching(self.graph, self.target, self.cost)
         if prefetches is not None:
             plan = beside_collectives(prefetches, self.device, self.execution)

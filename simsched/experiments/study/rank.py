@@ -16,7 +16,7 @@ from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS
 from simsched.base.units import TIE
-from simsched.experiments.result import Result, Table, table_of
+from simsched.experiments.result import Result, TextTable, table_of
 from simsched.experiments.study.columns import column_of
 from simsched.experiments.study.study import text_of
 from simsched.experiments.study.tex import booktabs
@@ -160,7 +160,7 @@ class Ranking(Result):
         """Return the pairs of all groups as plain values by column."""
         return [{**group.by, **_plain(pair)} for group in self.groups for pair in group.pairs]
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Return the rows of all groups as a table of texts."""
         names = list(self.groups[0].by)
         headings = [
@@ -183,7 +183,7 @@ class Ranking(Result):
         title = f"{self.name}: schedulers by {self.metric}"
         return table_of(title, headings, cells, note=self.notes(), left=range(len(names) + 1))
 
-    def pairs_table(self) -> Table:
+    def pairs_table(self) -> TextTable:
         """Return the pairs of all groups as a table of texts."""
         names = list(self.groups[0].by)
         headings = [

@@ -22,7 +22,7 @@ from simsched.base.io import read_text
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import twice
 from simsched.base.shown import VIEWS, as_html
-from simsched.experiments.result import Table as TextTable
+from simsched.experiments.result import TextTable as TextTable
 from simsched.experiments.result import table_of
 from simsched.model.cluster import DEVICES, LINKS
 from simsched.model.lowering import OPTIONS

@@ -14,7 +14,7 @@ from simsched.base.errors import SimulationError
 from simsched.base.numeric import same_columns
 from simsched.base.units import TIE, TIE_LIMIT
 from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Floats, Ints
 from simsched.model.program import ACTIONS, Program
 
@@ -193,9 +193,9 @@ class Timeline(Columnar):
         return self.program.graph
 
     @property
-    def spans(self) -> Rows[Span]:
+    def spans(self) -> RowsView[Span]:
         """The spans, by start."""
-        return Rows(len(self.kind), self._span)
+        return RowsView(len(self.kind), self._span)
 
     def _span(self, i: int) -> Span:
         kind = KINDS[self.kind[i]]

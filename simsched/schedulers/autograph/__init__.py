@@ -11,7 +11,7 @@ from simsched.base.jit import running_time
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.rewriting import Rewriting
-from simsched.rewriting import RULES, Draft, Rule
+from simsched.rewriting import RULES, GraphDraft, Rule
 from simsched.rewriting.parts import part_of, put_together
 from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices
 from simsched.schedulers.protocol import Deadline, Seconds, Tools
@@ -139,7 +139,7 @@ def rewritten(
     """
     pieces = _pieces(start.draft, search, size_l)
     runs = intervals([len(piece) for piece in pieces], size_u)
-    parts: dict[tuple[int, int], Draft] = {}
+    parts: dict[tuple[int, int], GraphDraft] = {}
     best: dict[tuple[int, int], list[Variant]] = {}
     by_rule: list[dict[str, Variant]] = []
     for done, (first, end) in enumerate(runs):
@@ -171,7 +171,7 @@ def rewritten(
     return sorted(distinct_.values(), key=lambda variant: variant.cost.mixed)
 
 
-def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
+def _pieces(draft: GraphDraft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
     """Return the parts into which a draft is cut, in order."""
     matches = dict.fromkeys(draft.to_graph().order, 0)
     for rule in search.rules.values():
@@ -318,7 +318,7 @@ def autograph(
             raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
         return float(us), plan
 
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     best = Variant(draft, costs(draft))
     start_us, plan = assess(best, graph)
     best_us = start_us

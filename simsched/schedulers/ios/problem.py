@@ -10,7 +10,7 @@ from simsched.base.errors import SchedulerError
 from simsched.base.numeric import sum_in_order
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, operator_times
 from simsched.model.graph.columns import KERNELS
-from simsched.rewriting import Draft, can_merge, merge_key, merged_operators, merging_lacks
+from simsched.rewriting import GraphDraft, can_merge, merge_key, merged_operators, merging_lacks
 from simsched.schedulers.listing import place_of
 from simsched.schedulers.protocol import Deadline, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
@@ -76,7 +76,9 @@ class Problem:
         self.deadline = deadline
         self.formula = formula = option if isinstance(option, StageFormula) else None
         convolutions = strategy != "parallel" and "conv" in graph.labels("kind")[1]
-        self._draft = draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
+        self._draft = draft = (
+            GraphDraft.from_graph(graph) if convolutions else GraphDraft([])
+        )  # else there is nothing to look at
         self._keys = {name: key for name in draft.rows if (key := merge_key(draft, name)) is not None}
         self.lacking = {name: field for name in draft.rows if (field := merging_lacks(draft, name)) is not None}
         if strategy == "merge" and not self._keys:

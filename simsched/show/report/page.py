@@ -21,7 +21,7 @@ from simsched.base.io import write_file
 from simsched.base.numeric import grouped
 from simsched.base.text import joined
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_gain, format_time
-from simsched.experiments.result import Result, Table, table_of
+from simsched.experiments.result import Result, TextTable, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
@@ -174,7 +174,7 @@ def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     return _piece("pairs", caption=caption, body_=body)
 
 
-def table(shown: Table, mark: str = "best") -> str:
+def table(shown: TextTable, mark: str = "best") -> str:
     """Return a table that readers can sort; `mark` explains the emphasised row."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading in shown.headings]
