@@ -406,7 +406,9 @@ class Optimum:
     @property
     def gap(self) -> float:
         """Gap between makespan and bound, ``(makespan - bound) / makespan``: 0 for an optimum."""
-        return (self.makespan - self.bound) / self.makespan if self.makespan else 0.0
+        if self.makespan:
+            return (self.makespan - self.bound) / self.makespan
+        return 0.0
 
     @property
     def proved(self) -> bool:

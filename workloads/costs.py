@@ -357,7 +357,12 @@ class Costs:
         stack = rows = inner = columns = 1
         for index, n in sizes.items():
             if index in first and index in second:
-                stack, inner = (stack * n, inner) if index in output else (stack, inner * n)
+                if index in output:
+                    stack = stack * n
+                    inner = inner
+                else:
+                    stack = stack
+                    inner = inner * n
             elif index in first:
                 rows *= n
             else:
@@ -456,7 +461,10 @@ class Costs:
 
     def batch_norm(self, output: Sequence[int]) -> Work:
         """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
-        n, channels, *pixels = output if len(output) > 1 else (1, *output)
+        if len(output) > 1:
+            n, channels, *pixels = output
+        else:
+            n, channels, *pixels = (1, *output)
         return Work(
             "batch_norm",
             flops=2.0 * prod(output),

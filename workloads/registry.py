@@ -255,7 +255,10 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
         path = ",".join(whole[:n]).strip()
         if path.lower().endswith(SUFFIXES) or PYTHON.fullmatch(path):
             return path, parts[n:]
-    first = "/dev/stdin" if parts[0] == "-" else parts[0]
+    if parts[0] == "-":
+        first = "/dev/stdin"
+    else:
+        first = parts[0]
     if is_stream(first):
         return (first, parts[1:])
     return (None, [])

@@ -15,12 +15,12 @@ from hwbackend.kernels.arguments import (
     Argument,
     BlockStamps,
     Input,
+    NumberArgument,
     Output,
-    Parameter,
     Scratch,
     Stamps,
     StreamBuffer,
-    Table,
+    WordTable,
 )
 from hwbackend.kernels.launches import STREAM_NBYTES, parameters_of, scratch_of, tables_of
 from simsched.base.units import MIB
@@ -106,7 +106,7 @@ class DeviceBuffers:
                 return self.outputs[op]
             case Scratch():
                 return self.outputs[op, argument]
-            case Parameter() | Table():
+            case NumberArgument() | WordTable():
                 return self.constants[op, argument]
             case StreamBuffer(role):
                 return self.shared[role][argument]

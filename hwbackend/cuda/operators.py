@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.kernels.launches import CudaLaunch, Parameter, Resources, launches_of, output_size
+from hwbackend.kernels.launches import CudaLaunch, NumberArgument, Resources, launches_of, output_size
 from hwbackend.kernels.sources import variant_of
 from hwbackend.kernels.stand_ins import with_stand_ins
 from hwbackend.measuring.synth import SYNTH, realised
@@ -107,7 +107,7 @@ class Numbers:
     def __init__(self, graph: OpGraph, seed: int) -> None:
         self._graph, self._seed = graph, seed
 
-    def parameter(self, op: int, parameter: Parameter) -> Values:
+    def parameter(self, op: int, parameter: NumberArgument) -> Values:
         """Return the value of a parameter, shape (1,)."""
         key = crc32(f"{self._graph.names[op]} {parameter.name}".encode())
         value = np.random.default_rng([self._seed, key]).standard_normal(1, np.float32)

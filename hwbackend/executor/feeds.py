@@ -64,7 +64,8 @@ class _Proof:
         self._streams[device, stream] = self._known(device, stream) | self._events[event]
 
     def copy(self, row: int, device: int, stream: int) -> None:
-        op, known = int(self._program.copies.op[row]), self._known(device, stream)
+        op = int(self._program.copies.op[row])
+        known = self._known(device, stream)
         if not known >> op & 1 or self._device[op] != device:
             raise self._refused(f"a copy of {self._name(op)} may start before it is there")
         self._streams[device, stream] = known | 1 << (len(self.found) + row)
@@ -85,11 +86,13 @@ class _Proof:
         """Return what an operator reads by an edge, of several copies that of the size which is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
-            row, there = -1, bool(known >> producer & 1)
+            row = -1
+            there = bool(known >> producer & 1)
         else:
             rows = self._brought.get((producer, device), [])
             rows = [row for row in rows if known >> (len(self.found) + row) & 1]
-            row, there = min(rows, key=lambda r: (abs(n_copied(self._program, r) - feed.n), r), default=-1), bool(rows)
+            row = min(rows, key=lambda r: (abs(n_copied(self._program, r) - feed.n), r), default=-1)
+            there = bool(rows)
         if not there:
             raise self._refused(f"{self._name(op)} may run before what it reads of {self._name(producer)} is there")
         return feed._replace(copy=row)

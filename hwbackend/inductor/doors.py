@@ -125,12 +125,16 @@ def outside_dynamo() -> Iterator[None]:
 def caller_of_backend(frame: Any) -> Any:
     """Return what `torch.compile` made for one call of it, from the frame that called the backend; or None."""
     own = frame.f_locals.get("self")
-    return own if type(own).__name__ == "_TorchCompileWrapper" else None
+    if type(own).__name__ == "_TorchCompileWrapper":
+        return own
+    return None
 
 
 def callers_within(compiled: Any) -> list[Any]:
     """Return what `caller_of_backend` returned for something compiled: an object of its own class, or none."""
-    wanted, seen, pending = [], set[int](), [compiled]
+    wanted = []
+    seen = set[int]()
+    pending = [compiled]
     while pending:
         value = pending.pop()
         if id(value) in seen:
@@ -283,7 +287,8 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
     for name in above:
         members.setdefault(root(name), []).append(name)
     outputs = set(graph.get_output_names())
-    memory, number = [], {}
+    memory = []
+    number = {}
     for i, names in enumerate(members.values()):
         given = any(name in outside for name in names)
         lasts = given or any(name in outputs for name in names)
@@ -316,7 +321,8 @@ def _elements(node: Any) -> int:
     total = 0
     for buffer in node.get_outputs():
         nbytes = _nbytes(buffer.node)
-        total += round(nbytes / buffer.node.get_dtype().itemsize) if nbytes else 0
+        if nbytes:
+            total += round(nbytes / buffer.node.get_dtype().itemsize)
     return total
 
 
@@ -333,15 +339,20 @@ def _estimate(node: Any) -> float | None:
         time = 1e3 * float(node.get_estimated_runtime())
     except Exception:  # it asks drivers for rates
         return None
-    return time if 0.0 < time < float("inf") else None
+    if 0.0 < time < float("inf"):
+        return time
+    return None
 
 
 class _Emission:
     """What is written between the kernels of one wrapper."""
 
     def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
-        self._graph, self._scheduler, self._nodes = graph, graph.scheduler, list(nodes)
-        self._plan, self._index = plan, index
+        self._graph = graph
+        self._scheduler = graph.scheduler
+        self._nodes = list(nodes)
+        self._plan = plan
+        self._index = index
         self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
         self._on = 0
         self._begun = False
@@ -353,7 +364,8 @@ class _Emission:
     def install(self) -> None:
         """Install the hooks of the scheduler; the wrapper does not exist yet."""
         scheduler = self._scheduler
-        generate, enter = scheduler._codegen, scheduler.enter_context
+        generate = scheduler._codegen
+        enter = scheduler.enter_context
 
         def generated(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
@@ -365,20 +377,25 @@ class _Emission:
             self._before(node)
             return enter(node)
 
-        scheduler._codegen, scheduler.enter_context = generated, entered
+        scheduler._codegen = generated
+        scheduler.enter_context = entered
 
     def _hook(self, wrapper: Any) -> None:
-        free, leave = wrapper.codegen_free, wrapper.codegen_device_guard_exit
+        free = wrapper.codegen_free
+        leave = wrapper.codegen_device_guard_exit
 
         def freed(buffer: Any) -> Any:
-            return None if buffer.get_name() in self._plan.kept else free(buffer)
+            if buffer.get_name() in self._plan.kept:
+                return None
+            return free(buffer)
 
         def left() -> Any:
             if self._is_forked:
                 self._write("streams.join()")
             return leave()
 
-        wrapper.codegen_free, wrapper.codegen_device_guard_exit = freed, left
+        wrapper.codegen_free = freed
+        wrapper.codegen_device_guard_exit = left
 
     def _before(self, node: Any) -> None:
         self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
@@ -391,9 +408,10 @@ class _Emission:
         if stream < 0:
             return
         for what, lane, event in self._plan.steps[row]:
-            text = (
-                f"event{event} = streams.record({lane})" if what == "record" else f"streams.wait({lane}, event{event})"
-            )
+            if what == "record":
+                text = f"event{event} = streams.record({lane})"
+            else:
+                text = f"streams.wait({lane}, event{event})"
             self._write(text)
         if stream != self._on:
             self._write(f"streams.on({stream})")

@@ -18,7 +18,7 @@ MOST_STREAMS: Final = 8  # PyTorch hands out 32 again and again, to whoever asks
 
 
 @dataclass(frozen=True)
-class Options:
+class CompileOptions:
     """What `torch.compile(model, backend="simsched", options=...)` takes.
 
     Parameters
@@ -49,7 +49,7 @@ class Options:
     memory_limit: float | None = None
 
 
-def read_options(given: Mapping[str, Any]) -> Options:
+def read_options(given: Mapping[str, Any]) -> CompileOptions:
     """Return options that are known and possible.
 
     Raises
@@ -61,13 +61,13 @@ def read_options(given: Mapping[str, Any]) -> Options:
     FileError, FormatError
         If the file of a calibration cannot be read.
     """
-    known = [field.name for field in fields(Options)]
+    known = [field.name for field in fields(CompileOptions)]
     for name in given:
         if name not in known:
             raise UnknownNameError("option", str(name), known)
     checks: Mapping[str, Callable[[Any], Any]] = _CHECKS
     values = {name: checks[name](value) for name, value in given.items()}
-    return Options(**values)
+    return CompileOptions(**values)
 
 
 def _scheduler(value: Any) -> Any:
@@ -107,7 +107,10 @@ def _calibration(value: Any) -> Target | None:
         path = os.fspath(value)
         data = read_json(path)
         is_cluster = isinstance(data, dict) and data.get("format") == "simsched.cluster"
-        target = Cluster.from_dict(data, str(path)) if is_cluster else Calibration.from_dict(data, str(path))
+        if is_cluster:
+            target = Cluster.from_dict(data, str(path))
+        else:
+            target = Calibration.from_dict(data, str(path))
     if target is not None and not isinstance(target, Cluster | Calibration):
         raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {shown(value)}")
     if isinstance(target, Cluster) and len(target.devices) != 1:

@@ -193,7 +193,10 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
     """
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        options: dict[str, Any] = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
+        if takes(scheduler, "streams") and scheduler != "nimble":
+            options: dict[str, Any] = {"streams": streams}
+        else:
+            options = {}
         plan = schedule(graph, target, scheduler, **options)
         if len(plan.graph) != len(graph) or plan.graph.names != graph.names:
             raise ScheduleError(f"{plan.scheduler} rewrites the graph; take a scheduler that keeps its operators")

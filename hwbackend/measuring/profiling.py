@@ -94,7 +94,8 @@ def _from_times(op: Operator, name: str, times: Sequence[Floats]) -> MeasuredOpe
 
 def _kernel_times(run: Replay, i: int) -> Floats:
     """Return start and end in us of the kernels of operator `i`, shape (n_kernels, 2)."""
-    trace, ptr = run.trace, run.program.launches.ptr
+    trace = run.trace
+    ptr = run.program.launches.ptr
     rows = np.flatnonzero((trace.kind == KERNEL) & (trace.op == i))
     times = np.zeros((int(ptr[i + 1] - ptr[i]), 2))
     times[trace.item[rows] - ptr[i]] = np.column_stack([trace.start[rows], trace.end[rows]])
@@ -104,7 +105,8 @@ def _kernel_times(run: Replay, i: int) -> Floats:
 def _profile(
     backend: Backend, operators: Sequence[MeasuredOperator], runs: Sequence[Replay], graph: OpGraph | None = None
 ) -> Profile:
-    environment, device = runs[0].environment, backend.cluster.devices[0]
+    environment = runs[0].environment
+    device = backend.cluster.devices[0]
     return Profile(
         tuple(operators),
         device=MeasuredDevice(environment.get("device", device.model), sms=device.sms),

@@ -50,7 +50,10 @@ class RecordedBackend:
     name = "recorded"
 
     def __init__(self, paths: _Path | Sequence[_Path] = (), *, folder: _Path | None = None) -> None:
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if isinstance(paths, str | os.PathLike):
+            given = [paths]
+        else:
+            given = list(paths)
         if not given and folder is None:
             raise BackendError("the backend 'recorded' needs files of measurements; give folder= or paths=")
         self._where = ", ".join(map(str, [*given, *([] if folder is None else [folder])]))
@@ -85,7 +88,8 @@ class RecordedBackend:
         """Refuse measurements of another device than those before."""
         device = device or cluster.devices[0].model
         if self._cluster is None or self._measured_on is None:
-            self._cluster, self._measured_on = cluster, (device, path)
+            self._cluster = cluster
+            self._measured_on = (device, path)
         elif device != self._measured_on[0] or cluster != self._cluster:
             of = f"{len(cluster)} x {device}", f"{len(self._cluster)} x {self._measured_on[0]}"
             raise BackendError(
@@ -148,7 +152,9 @@ class RecordedBackend:
 
     def _profiled(self) -> str:
         names = [profile.graph.name for profile in self._profiles if profile.graph is not None]
-        return f"there are profiles of {_listed(names)}" if names else "there is no profile of a graph"
+        if names:
+            return f"there are profiles of {_listed(names)}"
+        return "there is no profile of a graph"
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
         """Return the recorded run of the same program: the same operators, kernels and instructions.
@@ -165,7 +171,10 @@ class RecordedBackend:
         if run is not None:
             return replace(run, latency=run.latency[:repeats])
         graph = program.graph.name
-        what = schedule.scheduler if isinstance(schedule, Schedule) else "this program"
+        if isinstance(schedule, Schedule):
+            what = schedule.scheduler
+        else:
+            what = "this program"
         names = [run.name for run in self._runs.values() if run.program.graph.name == graph]
         if names:
             raise BackendError(
@@ -225,7 +234,8 @@ def _became(op: Operator, known: Operator) -> bool:
 
 def _digest(program: Program) -> bytes:
     """Return what programs have in common that launch and issue the same: names, kernels, instructions, copies."""
-    graph, copies = program.graph, program.copies
+    graph = program.graph
+    copies = program.copies
     text = sha256(repr((graph.names, program.devices, program.execution, program.n_events)).encode())
     text.update(repr([(op.kind, op.flops, op.nbytes, op.kernels) for op in graph.operators]).encode())
     for column in (
@@ -247,4 +257,6 @@ def _digest(program: Program) -> bytes:
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+    if len(names) > _SHOWN:
+        return f"{shown} and {len(names) - _SHOWN} more"
+    return shown

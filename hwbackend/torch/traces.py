@@ -15,7 +15,7 @@ from workloads.formats.kineto import read_kineto
 from workloads.formats.kineto.events import read_events
 from workloads.formats.kineto.join import Nesting, split_iterations, trace_back
 from workloads.formats.kineto.text import read_trace
-from workloads.formats.kineto.units import Joined, Run, by_annotation, by_level
+from workloads.formats.kineto.units import Joined, OperatorRun, by_annotation, by_level
 
 ITERATION: Final = "simsched.run"
 """Annotation of each run of a program."""
@@ -142,7 +142,7 @@ def read_runs(path: Path, program: Program, captured: Sequence[str] | None = Non
     ]
 
 
-def _ran(part: Sequence[Run], start: Any, duration: Any) -> Ran:
+def _ran(part: Sequence[OperatorRun], start: Any, duration: Any) -> Ran:
     """Return the spans of an iteration, from times in ns."""
     found = {}
     for run in part:

@@ -117,4 +117,6 @@ def shown(value: Any) -> str:
         text = "a number of thousands of digits"
     except Exception as error:  # of a class of the user's
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    if len(text) <= 80:
+        return text
+    return f"{text[:77]}..."

@@ -104,4 +104,6 @@ def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:
     numbers = np.asarray(values)
     if numbers.size == 0 and numbers.ndim == 1:
         return np.zeros(0, np.int64)
-    return numbers if numbers.dtype.kind in "iu" else None
+    if numbers.dtype.kind in "iu":
+        return numbers
+    return None

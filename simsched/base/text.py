@@ -23,7 +23,9 @@ def printable_lines(text: str) -> str:
     >>> printable_lines("a\tb\nc")
     'a\\tb\nc'
     """
-    return text if text.isprintable() else joined(text.split("\n"))
+    if text.isprintable():
+        return text
+    return joined(text.split("\n"))
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 from simsched.model.trace import Spans, spans_in, spans_of
-from simsched.simulator.prepared import Plan
+from simsched.simulator.prepared import Layout
 from simsched.simulator.workload import demand_of, launch_devices
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
@@ -270,13 +270,13 @@ class MeasuredRun(Checked):
 
     def simulated(self, cluster: Cluster, times: Floats) -> Spans:
         """Return the simulation of the program with operators of these times in us."""
-        plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
+        plan = Layout(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
         columns, _ = plan.trace_columns(self._launches(cluster, times))
         return spans_in(self.program, columns)
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
-        return float(Plan(self.program, cluster).makespans(self._launches(cluster, times))[0])
+        return float(Layout(self.program, cluster).makespans(self._launches(cluster, times))[0])
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
         """Return the launches' parameters; the last ones are kept, because most fits do not change them."""

@@ -113,7 +113,9 @@ def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     operators = run.graph.operators
     alone = {signature(op) for op in operators if op.name.startswith(ALONE)}
     beside = np.array([not name.startswith(ALONE) for name in names])
-    return beside if all(signature(op) in alone for op in operators) else np.zeros(len(names), np.bool_)
+    if all(signature(op) in alone for op in operators):
+        return beside
+    return np.zeros(len(names), np.bool_)
 
 
 def times_alone(run: MeasuredRun) -> Floats:
@@ -173,7 +175,10 @@ class SoloRuns:
                 times.append(float(np.median(us)))
         families = grouped((_family(op), i) for i, op in enumerate(kernels)).values()
         self.families: list[Ints] = [np.array(rows) for rows in families if len(rows) >= _FEWEST]
-        self.groups: Ints = np.concatenate(self.families) if self.families else np.zeros(0, np.int64)
+        if self.families:
+            self.groups: Ints = np.concatenate(self.families)
+        else:
+            self.groups = np.zeros(0, np.int64)
         self._measured = np.array(times)
         if kernels:
             self._graph = OpGraph(

@@ -12,7 +12,7 @@ from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
 from simsched.base.text import joined, printable
-from simsched.experiments.result import WIDTH, Table, write_table
+from simsched.experiments.result import WIDTH, TextTable, write_table
 
 _EVERY: Final = 60.0  # s between lines
 Pairs = list[tuple[str, str]]
@@ -30,7 +30,7 @@ def say(*lines: str) -> None:
     print(joined(lines))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
@@ -58,7 +58,8 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = [dump_json(data()).rstrip()] if as_json else shown  # it fails first, if it fails
+    # Data that cannot be written fail before the first file is opened.
+    said = [dump_json(data()).rstrip()] if as_json else shown
     wanted = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in wanted:
         write(path)
@@ -145,7 +146,8 @@ def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
                 text += f", {new / seconds:.3g} rows/s"
                 if done < total:
                     text += f", {timedelta(seconds=round((total - done) * seconds / new))} left"
-            text += f", {without} without a result" if without else ""
+            if without:
+                text += f", {without} without a result"
             if update is not None:
                 update(completed=done, total=total, text=text)
             elif done == total or now - said >= _EVERY:

@@ -14,7 +14,7 @@ from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
@@ -181,7 +181,10 @@ class Schedule(Columnar, Document):
                 raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
         schedule = cls.__new__(cls)
         schedule.__dict__.update(vars(details), graph=graph, devices=tuple(devices), **values)
-        schedule.__dict__["estimate"] = None if details.estimate is None else float(details.estimate)
+        if details.estimate is None:
+            schedule.__dict__["estimate"] = None
+        else:
+            schedule.__dict__["estimate"] = float(details.estimate)
         schedule._freeze()
         return schedule
 
@@ -210,7 +213,7 @@ class Schedule(Columnar, Document):
         return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
-    def placements(self) -> Rows[Placement]:
+    def placements(self) -> RowsView[Placement]:
         """The placements, in launch order."""
 
         def made(i: int) -> Placement:
@@ -218,7 +221,7 @@ class Schedule(Columnar, Document):
             device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
-        return Rows(len(self.op), made)
+        return RowsView(len(self.op), made)
 
     @property
     def devices_used(self) -> tuple[str, ...]:
@@ -505,7 +508,10 @@ def _check_waits(schedule: Schedule, device: Indices, *, one_thread: bool, block
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
-    host = np.zeros_like(schedule.device) if one_thread else schedule.device
+    if one_thread:
+        host = np.zeros_like(schedule.device)
+    else:
+        host = schedule.device
     for keys, offset in (((host,), 0), ((schedule.stream, schedule.device), n)):
         order = np.lexsort((np.arange(n), *keys))
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])

@@ -168,7 +168,11 @@ def schedule(
                 )
         options = take_options(name, function, options)
     if cost is None:
-        cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
+        # operators that it makes cost as measured
+        if isinstance(cluster, Cluster):
+            cost = default_cost
+        else:
+            cost = cluster
     graph, cluster = upon(cluster, graph)
     with refuse_changes(graph, name):
         plan = function(graph, of_one_rank(graph, cluster), cost, **options)
@@ -180,4 +184,6 @@ def schedule(
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
     """Return the substitution rules among a scheduler's options: the caller vouches for them."""
     rules = options.get("rules")
-    return [rule for rule in rules if isinstance(rule, Rule)] if isinstance(rules, list | tuple) else []
+    if isinstance(rules, list | tuple):
+        return [rule for rule in rules if isinstance(rule, Rule)]
+    return []

@@ -112,7 +112,10 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
             name = f"stream {row}"
             if p == host:
                 served = np.unique(program.device[slice(*program.thread_ptr[row : row + 2])])
-                name = f"thread {row} -> {devices[served[0]]}" if len(served) == 1 else f"thread {row}"
+                if len(served) == 1:
+                    name = f"thread {row} -> {devices[served[0]]}"
+                else:
+                    name = f"thread {row}"
             elif len(copies) and not (trace.kind[members] == KERNEL).any():
                 to = np.unique(program.copies.device[trace.item[copies]])
                 name = f"copy stream {row} -> {', '.join(devices[d] for d in to)}"
@@ -181,7 +184,10 @@ def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, 
         crosses = trace.device[source] != trace.device[target]
         fitting = sent.get((u, int(trace.device[target]), nbytes))
         if crosses and fitting:  # one copy per edge, or the last one for all edges that are left
-            source = fitting.pop(0) if len(fitting) > 1 else fitting[0]
+            if len(fitting) > 1:
+                source = fitting.pop(0)
+            else:
+                source = fitting[0]
         if (source, target) not in seen and tracks[source] != tracks[target]:
             seen[source, target] = None
             yield source, target
@@ -207,4 +213,6 @@ def _counters(trace: Trace) -> Iterator[Event]:
 def _us(ns: int) -> float:
     """Return whole nanoseconds in us, such that an importer that cuts off `1000 * us` gets them back."""
     us = ns / 1e3
-    return us if int(us * 1e3) == ns else math.nextafter(us, math.inf)
+    if int(us * 1e3) == ns:
+        return us
+    return math.nextafter(us, math.inf)

@@ -71,13 +71,14 @@ def taken_on(cluster: Cluster, d: int, needed: Exchange) -> Taken:
 
 def rows_of(found: Sequence[Taken]) -> dict[str, npt.NDArray[Any]]:
     """Return columns of a `State` that are about collectives."""
-    rows = np.zeros(len(found), state.Exchange.dtype)
+    rows = np.zeros(len(found), state.ExchangeState.dtype)
     for name in ("latency", "nbytes", "rate"):
         rows[name] = [getattr(each.exchange, name) for each in found]
     rows["solo"] = [each.exchange.time for each in found]
     for name, sizes in (("", [len(each.channels) for each in found]), ("_member", [each.ranks for each in found])):
         ends = np.cumsum(sizes, dtype=np.int64)
-        rows[f"first{name}"], rows[f"end{name}"] = ends - sizes, ends
+        rows[f"first{name}"] = ends - sizes
+        rows[f"end{name}"] = ends
     crossed = [pair for each in found for pair in each.channels]
     return {
         "exchanges": rows,

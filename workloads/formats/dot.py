@@ -358,7 +358,10 @@ class _Reader:
         self._value = match[kind]
         self._at = match.start(kind)
         self._end = match.end()
-        self._kind = self._value if kind == "mark" else kind
+        if kind == "mark":
+            self._kind = self._value
+        else:
+            self._kind = kind
         if kind == "name" and self._value.lower() in _KEYWORDS:
             self._kind = self._value.lower()
         elif kind == "quoted" and "\\" in self._value:

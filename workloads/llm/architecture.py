@@ -201,7 +201,10 @@ def architecture(source: str, document: Any) -> Architecture:
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")
     kv_heads = config.count("num_key_value_heads", heads)
-    latent = _latent(config) if model_type in _LATENT else None
+    if model_type in _LATENT:
+        latent = _latent(config)
+    else:
+        latent = None
     if latent is None and heads % kv_heads:
         raise GraphError(f"{source}: num_key_value_heads ({kv_heads}) must divide num_attention_heads ({heads})")
     head = config.count("head_dim", max(1, hidden // heads))
@@ -209,7 +212,10 @@ def architecture(source: str, document: Any) -> Architecture:
     window = config.count("sliding_window", 0)
     weights = _weights(config)
     stated = _DTYPES.get(str(config.get("torch_dtype") or config.get("dtype") or "bfloat16"), "bf16")
-    dtype = "fp8" if weights == "fp8" else stated
+    if weights == "fp8":
+        dtype = "fp8"
+    else:
+        dtype = stated
     has_bias = config.flag("attention_bias", model_type in ("qwen2", "qwen2_moe"))
     only_experts = weights == "fp4" and experts is not None
     return Architecture(
@@ -240,7 +246,9 @@ def _normed(config: _Config, model_type: str) -> str:
     if model_type in ("olmo2", "olmo3"):
         return "token"
     usual = model_type in ("qwen3", "qwen3_moe", "llama4", "llama4_text")
-    return "head" if config.flag("use_qk_norm", usual) else "no"
+    if config.flag("use_qk_norm", usual):
+        return "head"
+    return "no"
 
 
 def _dense_ffn(config: _Config, model_type: str) -> int:
@@ -311,5 +319,8 @@ def _weights(config: _Config) -> str | None:
     quantised = config.get("quantization_config")
     if quantised is None:
         return None
-    method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
+    if isinstance(quantised, dict):
+        method = quantised.get("quant_method")
+    else:
+        method = quantised
     return _PARAMETERS_OF[one_of(config.source, "quant_method", method, tuple(_PARAMETERS_OF))]

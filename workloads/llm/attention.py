@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from simsched.model.graph import Work
 from workloads.costs import ROW_FLOPS
 from workloads.llm.architecture import Architecture, Indexer, Latent
-from workloads.llm.step import STORED_NBYTES, Step, Tensor
+from workloads.llm.step import STORED_NBYTES, StepGraph, StepTensor
 
 _FEW_TOKENS = 16
 """New tokens of a sequence up to which engines divide its keys among blocks, and ask compressed keys themselves."""
@@ -36,7 +36,9 @@ class Sequences:
 
     def keys(self, most: int | None) -> int:
         """Return the keys of a sequence that any new token sees, each token at most so many."""
-        return self.context if most is None else min(self.context, most + self.tokens - 1)
+        if most is None:
+            return self.context
+        return min(self.context, most + self.tokens - 1)
 
     def pairs(self, most: int | None) -> int:
         """Return the pairs of a new token and a key that it sees in a sequence: itself, and those before it.
@@ -51,7 +53,9 @@ class Sequences:
         return growing * (first + most - 1) // 2 + (self.tokens - growing) * most
 
 
-def attention(step: Step, sequences: Sequences, model: Architecture, x: Tensor, *, shares: int, slides: bool) -> Tensor:
+def attention(
+    step: StepGraph, sequences: Sequences, model: Architecture, x: StepTensor, *, shares: int, slides: bool
+) -> StepTensor:
     """Add the attention of a layer up to the product that joins the heads; return its output before any all-reduce.
 
     Parameters
@@ -69,8 +73,8 @@ def attention(step: Step, sequences: Sequences, model: Architecture, x: Tensor, 
 
 
 def _grouped(
-    step: Step, sequences: Sequences, model: Architecture, x: Tensor, *, shares: int, window: int | None
-) -> Tensor:
+    step: StepGraph, sequences: Sequences, model: Architecture, x: StepTensor, *, shares: int, window: int | None
+) -> StepTensor:
     rows = sequences.rows
     size = model.head
     heads = model.heads // shares
@@ -91,7 +95,9 @@ def _grouped(
     return step.linear("o_proj", [context], rows, heads * size, model.hidden)
 
 
-def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int, kv_heads: int) -> list[Tensor]:
+def _positions(
+    step: StepGraph, model: Architecture, x: StepTensor, rows: int, heads: int, kv_heads: int
+) -> list[StepTensor]:
     """Add all that makes queries, and keys and values in the cache, of the input of a layer."""
     size = model.head
     query = float(rows * heads * size * step.width)
@@ -129,7 +135,9 @@ def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Wor
     return replace(work, rule="divided", batch=sequences.number * kv_heads, rows=group * sequences.tokens)
 
 
-def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Latent, x: Tensor, *, shares: int) -> Tensor:
+def _latent(
+    step: StepGraph, sequences: Sequences, model: Architecture, latent: Latent, x: StepTensor, *, shares: int
+) -> StepTensor:
     """Add latent attention: few tokens ask the compressed keys themselves, many have them expanded into heads first."""
     rows = sequences.rows
     heads = model.heads // shares
@@ -171,8 +179,14 @@ def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Laten
 
 
 def _absorbed(
-    step: Step, sequences: Sequences, latent: Latent, heads: int, after: list[Tensor], query: Tensor, most: int | None
-) -> Tensor:
+    step: StepGraph,
+    sequences: Sequences,
+    latent: Latent,
+    heads: int,
+    after: list[StepTensor],
+    query: StepTensor,
+    most: int | None,
+) -> StepTensor:
     """Add attention of few tokens to the compressed keys of the cache, which all heads share."""
     rows = sequences.rows
     stored = latent.rank + latent.rotated
@@ -191,15 +205,15 @@ def _absorbed(
 
 
 def _of_heads(
-    step: Step,
+    step: StepGraph,
     sequences: Sequences,
     latent: Latent,
     heads: int,
-    after: list[Tensor],
-    query: Tensor,
-    cached: Tensor,
+    after: list[StepTensor],
+    query: StepTensor,
+    cached: StepTensor,
     most: int | None,
-) -> Tensor:
+) -> StepTensor:
     """Add attention of many tokens: compressed keys and values are first expanded to heads."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
@@ -217,8 +231,8 @@ def _of_heads(
 
 
 def _index(
-    step: Step, sequences: Sequences, model: Architecture, indexer: Indexer, x: Tensor, query_input: Tensor
-) -> Tensor:
+    step: StepGraph, sequences: Sequences, model: Architecture, indexer: Indexer, x: StepTensor, query_input: StepTensor
+) -> StepTensor:
     """Add the indexer: each GPU scores all keys in fp8 with all heads, and keeps the best."""
     rows = sequences.rows
     assert model.latent is not None

@@ -6,7 +6,7 @@ from typing import Final
 
 from simsched.model.graph import Collective
 from workloads.llm.architecture import Experts
-from workloads.llm.step import ENGINE, STORED_NBYTES, Step, Tensor
+from workloads.llm.step import ENGINE, STORED_NBYTES, StepGraph, StepTensor
 
 _ROUTER_FLOPS: Final = 5.0
 """FLOP for each score of a router, the same as of a softmax."""
@@ -45,7 +45,7 @@ class Ranks:
         return self.number // self.ep
 
 
-def dense(step: Step, x: Tensor, rows: int, hidden: int, ffn: int, *, prefix: str = "") -> Tensor:
+def dense(step: StepGraph, x: StepTensor, rows: int, hidden: int, ffn: int, *, prefix: str = "") -> StepTensor:
     """Add a gated network of `ffn` inner features; return its output before any all-reduce."""
     both = step.linear(f"{prefix}up_gate", [x], rows, hidden, 2 * ffn)
     inner = step.gated(f"{prefix}act", both, rows, ffn)
@@ -61,7 +61,7 @@ def reached(number: int, chosen: int, tokens: int) -> float:
     return number * (1.0 - (1.0 - chosen / number) ** tokens)
 
 
-def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ranks: Ranks) -> Tensor:
+def mixture(step: StepGraph, x: StepTensor, rows: int, hidden: int, experts: Experts, ranks: Ranks) -> StepTensor:
     """Add a mixture of experts; return the sum of routed and shared ones before any all-reduce.
 
     Parameters
@@ -91,7 +91,10 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     if ranks.dp > 1:
         back = float(rows * experts.chosen * hidden * step.width)
         routed = step.collective("combine", Collective("all_to_all", back, ranks.ep), [routed])
-    reads = n_pairs * hidden * step.width if ranks.dp == 1 else float(rows * experts.chosen * hidden * step.width)
+    if ranks.dp == 1:
+        reads = n_pairs * hidden * step.width
+    else:
+        reads = float(rows * experts.chosen * hidden * step.width)
     passed = float(rows * hidden * step.width)
     total = step.moving(
         "experts.sum", "add", [routed, chosen], rows * hidden, reads=reads, writes=passed, flops=reads / step.width
@@ -111,8 +114,8 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
 
 
 def _routed(
-    step: Step, xs: list[Tensor], tokens: int, n_pairs: float, hidden: int, experts: Experts, ranks: Ranks
-) -> Tensor:
+    step: StepGraph, xs: list[StepTensor], tokens: int, n_pairs: float, hidden: int, experts: Experts, ranks: Ranks
+) -> StepTensor:
     """Add the grouped products of the experts of this GPU that tokens reach."""
     ffn = max(1, experts.ffn // ranks.per_expert)
     n_reached = min(n_pairs, reached(experts.number, experts.chosen, tokens) / ranks.ep)
@@ -132,8 +135,15 @@ def _routed(
 
 
 def _grouped(
-    step: Step, name: str, xs: list[Tensor], n_held: float, n_reached: float, n_pairs: float, inner: int, columns: int
-) -> Tensor:
+    step: StepGraph,
+    name: str,
+    xs: list[StepTensor],
+    n_held: float,
+    n_reached: float,
+    n_pairs: float,
+    inner: int,
+    columns: int,
+) -> StepTensor:
     """Add a product for each expert that is reached of those held, all in one kernel, with as many rows each."""
     costs = step.products
     batch = max(1, round(n_reached))

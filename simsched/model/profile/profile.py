@@ -326,7 +326,8 @@ class Profile(Checked, Document):
         """Return the measurements of an operator."""
         if name not in self.index:
             some = ", ".join(repr(op.name) for op in self.operators[:3])
-            some += f" and {len(self) - 3} more" if len(self) > 3 else ""
+            if len(self) > 3:
+                some += f" and {len(self) - 3} more"
             raise CostError(
                 f"operator {name!r} was not measured: the profile{self._origin} has {some}; profile the graph "
                 f"under its own names"
@@ -392,7 +393,9 @@ class Profile(Checked, Document):
 
     @property
     def _origin(self) -> str:
-        return f" from {self.provenance.source}" if self.provenance.source else ""
+        if self.provenance.source:
+            return f" from {self.provenance.source}"
+        return ""
 
     def to_file(self) -> _ProfileFile:
         """Return the data of its file: graphs and clusters, which most runs share, are written once each."""
