@@ -115,7 +115,7 @@ def replay_row(trace: RealTrace) -> Row:
         len(trace.steps),
         "%",
         {"makespan": median(errors), "worst": max(errors), "starts": median(starts), "worst starts": max(starts)},
-        beside | ({"with contention": median(shared)} if shared else {}),
+        beside | ({"with contention": median(shared), "its worst with it": max(shared)} if shared else {}),
     )
 
 

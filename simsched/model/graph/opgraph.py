@@ -527,6 +527,14 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     return graph_
 
 
+def with_blocks(graph: OpGraph, blocks: Ints) -> OpGraph:
+    """Return a graph with other numbers of blocks of its kernels, shape (n_kernels,), all else shared; O(V)."""
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
+    graph_.__dict__.update(kernel_blocks=frozen(np.array(blocks, np.int64)))
+    return graph_
+
+
 def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
     """Return a graph with other works, all else shared; O(V)."""
     codes, works = graph.labels("works")

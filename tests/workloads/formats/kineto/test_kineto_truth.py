@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
-from kineto_traces import BASE, SECOND_0, KinetoTrace
+from kineto_traces import BASE, SECOND_0
 
 import simsched as ss
 from simsched.cli.run import run
@@ -35,26 +35,6 @@ from workloads.formats.kineto.replay import replay_traced
 
 STREAMS = Path(__file__).parent / "kineto_h100_streams.json.gz"
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
-
-
-class Made(KinetoTrace):
-    """A trace whose calls launch what is said beside them."""
-
-    def launch(self, ts, dur, start, length, *, stream=7, name="k", call="cudaLaunchKernel", grid=64):
-        shape = {"grid": (grid, 1, 1), "block": (256, 1, 1)}
-        correlation = self.call(call, ts, dur)
-        self.kernel(correlation, start, length, name, stream=stream, **shape)
-        return correlation
-
-    def program(self, **options):
-        return read_kineto_program(self.write(self.path), **options)
-
-
-@pytest.fixture
-def made(tmp_path):
-    trace = Made()
-    trace.path = tmp_path / "made.json"
-    return trace
 
 
 def starts(program):
