@@ -25,6 +25,8 @@ _FREED: Final = 50_000
 """Ns within which a call that frees memory returns after the end of the operator that it waited for."""
 _UNEXPLAINED: Final = 50_000
 """Ns of idle time, without a traced cause, from which on an untraced cause is assumed to hold the operator."""
+_UNEXPLAINED_NODE: Final = 5_000
+"""The same for a node of a captured graph, between which and the one before it no host does anything."""
 _EVER: Final = 2**62
 
 
@@ -200,15 +202,15 @@ class _Issuer:
         if blocks:
             self._block(thread, name, [last], notified, end)
 
-    def _holds_untraced(self, lane: int, op: int, free: int) -> bool:
+    def _holds_untraced(self, lane: int, op: int, free: int, least: int = _UNEXPLAINED) -> bool:
         """Note a hold if an operator waited without a traced cause; return whether it did.
 
-        It did if the device was idle for `_UNEXPLAINED` although the stream was free and the operator called for.
+        It did if the device was idle for longer than `least` although the stream was free and the operator called for.
         """
         start = self._start[op]
         self._issued.ready[op] = min(free, start) - self._begin
         idle = start - max(free, self._step.reached[op])
-        if idle <= _UNEXPLAINED:
+        if idle <= least:
             return False
         over = start - self._step.gap
         self._issued.untraced.append(Untraced(lane, op, min(free, over), over, idle))
@@ -233,29 +235,21 @@ class _Issuer:
         first_lane = self._lane_of[ops[0]]
         at = thread.cursor
         before = self._step.before[ops[0]]
-        latest: dict[int, int] = {first_lane: ops[0]}
-        for op in ops[1:]:
+        for op, previous, sources, _ in self._step.nodes[ops[0]]:
             lane = self._lane_of[op]
-            previous = latest.get(lane)
-            if previous is not None:
-                free = self._end[previous]
-            else:
-                free = -1
-            if previous is None and before >= 0:
+            if previous < 0 and before >= 0:
                 self._issued.n_waits += 1
                 self._depend(thread, lane, op, before, at, at)
-            others = [other for k, other in latest.items() if k != lane]
-            fits = [other for other in others if free < self._end[other] <= self._start[op] + TOLERANCE]
-            if fits and (previous is None or self._start[op] - free > TOLERANCE):
-                self._issued.n_waits += 1
-                self._issued.guessed_waits += 1
-                self._depend(thread, lane, op, self._step.latest(fits), at, at)
-            if self._holds_untraced(lane, op, max(free, self._holds.pop(lane, 0), at + self._step.lag)):
+            self._issued.n_waits += bool(sources)
+            self._issued.guessed_waits += bool(sources)
+            for source in sources:
+                self._depend(thread, lane, op, source, at, at)
+            free = max(self._end[previous] if previous >= 0 else 0, self._holds.pop(lane, 0), at + self._step.lag)
+            if self._holds_untraced(lane, op, free, _UNEXPLAINED_NODE):
                 self._row(thread, LAUNCH, lane, self._hold_number, at, at)
             self._row(thread, LAUNCH, lane, op, at, at)
             self._follow(thread, op)
-            latest[lane] = op
-        self._joins[first_lane] += [op for lane, op in latest.items() if lane != first_lane]
+        self._joins[first_lane] += [op for op in self._step.last_by_lane(ops) if self._lane_of[op] != first_lane]
 
     def _wait(self, thread: HostThread, call: int, start: int, end: int, following: int) -> None:
         """Let a stream wait for another one, by the ids of events or else by the rule."""
