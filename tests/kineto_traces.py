@@ -152,8 +152,10 @@ class LaunchTrace(KinetoTrace):
         super().__init__(**options)
         self.path = path
 
-    def launch(self, ts, dur, start, length, *, stream=7, name="k", call="cudaLaunchKernel", grid=64, threads=256):
-        correlation = self.call(call, ts, dur)
+    def launch(
+        self, ts, dur, start, length, *, stream=7, tid=CPU, name="k", call="cudaLaunchKernel", grid=64, threads=256
+    ):
+        correlation = self.call(call, ts, dur, tid=tid)
         self.kernel(correlation, start, length, name, stream=stream, grid=(grid, 1, 1), block=(threads, 1, 1))
         return correlation
 

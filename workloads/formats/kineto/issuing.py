@@ -186,8 +186,10 @@ class _Issuer:
         before = self._step.before[op]
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
         notified = min(end, max(start, self._start[op] - self._step.lag))
-        if blocks and held > notified - self._usual:  # it did not start before the stream was free
-            notified = min(notified, start + self._usual)
+        late = 0
+        if blocks and (held > notified - self._usual or held - start > HELD > self._start[op] - held):
+            notified = min(notified, start + self._usual)  # it did not start before the stream was free
+            late = max(0, self._start[op] - max(held + self._step.gap, notified + self._step.lag))
         begin = start
         if self._holds_untraced(lane, op, max(held, notified + self._step.lag)):
             self._row(thread, LAUNCH, lane, self._hold_number, start, notified)
@@ -200,7 +202,7 @@ class _Issuer:
         if len(ops) > 1:
             self._launch_nodes(thread, ops)
         if blocks:
-            self._block(thread, name, [last], notified, end)
+            self._block(thread, name, [last], notified, end, late)
 
     def _holds_untraced(self, lane: int, op: int, free: int, least: int = _UNEXPLAINED) -> bool:
         """Note a hold if an operator waited without a traced cause; return whether it did.
@@ -375,8 +377,8 @@ class _Issuer:
             return [last]
         return []
 
-    def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int) -> None:
-        """Let a thread wait for the ends of operators."""
+    def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int, late: int = 0) -> None:
+        """Let a thread wait for the ends of operators, and take `late` ns more: what the last one was late by."""
         if not ops:
             return
         events_of = self._issued.events_of
@@ -385,7 +387,7 @@ class _Issuer:
             self._row(thread, SYNC, -1, events_of[op], start, start)
         begin = max(thread.cursor, start)
         over = max(begin, min(end, self._end[last]))
-        thread.rows.append((SYNC, -1, events_of[last], begin - thread.cursor, max(0, end - over)))
+        thread.rows.append((SYNC, -1, events_of[last], begin - thread.cursor, max(0, end - over) + late))
         thread.host += begin - thread.cursor
         thread.cursor = max(begin, end)
         thread.behind = dict.fromkeys(ops)
@@ -430,7 +432,9 @@ class _Issuer:
             lane = self._lane_of[op]
             at = max(self._begin, min(self._start[op] - lag, latest_call[op]))
             before = self._step.before[op]
-            if self._holds_untraced(lane, op, max(at + lag, self._end[before] if before >= 0 else 0)):
+            if self._holds_untraced(
+                lane, op, max(at + lag, self._end[before] if before >= 0 else 0), _UNEXPLAINED_NODE
+            ):
                 self._row(thread, LAUNCH, lane, self._hold_number, at, at)
             self._row(thread, LAUNCH, lane, op, at, at)
         return thread
