@@ -1,6 +1,5 @@
 """Instructions of host threads, from the calls of a torch.profiler trace."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,17 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT
+from workloads.formats.kineto.apis import copies_blocking, frees, synchronises, synchronises_all, waits_for_event
 from workloads.formats.kineto.events import Codes
 from workloads.formats.kineto.hosts import HostThread, handed_over, next_launches, records_by_order
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.step import HELD, TracedStep
 
-_API: Final = "(cuda|hip|cu)"
-_WAIT: Final = re.compile(f"{_API}StreamWaitEvent")
-_SYNC: Final = re.compile(f"{_API}(Device|Ctx|Stream|Event)Synchronize")
-_ALL: Final = re.compile(f"{_API}(Device|Ctx)Synchronize")
-_BLOCKING_COPY: Final = re.compile(f"{_API}Mem(cpy|set)(?!.*Async)")
-_FREE: Final = re.compile(f"{_API}(Mem)?(Free|HostFree|HostUnregister)(?!.*Async)")
 _FREED: Final = 50_000
 """Ns within which a call that frees memory returns after the end of the operator that it waited for."""
 _UNEXPLAINED: Final = 50_000
@@ -155,11 +149,11 @@ class _Issuer:
             self._launch(thread, name, ops, start, end)
         elif call in self._recorded_later:
             self._record(thread, call, start)
-        elif _WAIT.match(name):
+        elif waits_for_event(name):
             self._wait(thread, call, start, end, following)
-        elif _SYNC.match(name):
+        elif synchronises(name):
             self._block(thread, name, self._awaited_ops(thread, call, name, start, end), start, end)
-        elif _FREE.match(name) and end - start > HELD:
+        elif frees(name) and end - start > HELD:
             self._block(thread, name, self._ended_within(start, end), start, end)
 
     def _row(self, thread: HostThread, action: int, lane: int, argument: int, start: int, end: int) -> None:
@@ -181,7 +175,7 @@ class _Issuer:
         thread.place = self._step.places[lane]
         self._pending.pop(thread.place, None)
         last = self._step.latest(ops)
-        may_block = _BLOCKING_COPY.match(name) is not None or "ageable" in self._step.kind(op).name
+        may_block = copies_blocking(name) is not None or "ageable" in self._step.kind(op).name
         blocks = self._end[last] <= end and may_block
         before = self._step.before[op]
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
@@ -361,7 +355,7 @@ class _Issuer:
                 return [reached[lane]]
             return []
         fits = [op for op in reached if op >= 0]
-        if _ALL.match(name) or not fits:
+        if synchronises_all(name) or not fits:
             return fits
         if end - start < HELD and thread.last >= 0 and self._end[thread.last] <= end + TOLERANCE:
             return [thread.last]

@@ -1,7 +1,6 @@
 """The operators of one step of a torch.profiler trace: their streams, devices and measured times."""
 
 import logging
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from simsched.base.errors import ClusterError, FormatError
 from simsched.model import Cluster, Device, Floats, Ints, Kernel
 from simsched.model.cluster import occupancy
+from workloads.formats.kineto.apis import launches_early, launches_kernel
 from workloads.formats.kineto.captured import Node, nodes_of
 from workloads.formats.kineto.collectives import Collective, communicators, short_name
 from workloads.formats.kineto.device import measured_device, traced_device
@@ -25,14 +25,11 @@ from workloads.formats.kineto.records import (
     Flags,
     Records,
     faults_of_calls,
-    launches_kernel,
 )
 from workloads.formats.kineto.streams import called_at, latest_ends_before
 
 _logger = logging.getLogger(__name__)
 
-_STARTS_EARLY: Final = re.compile("(cuda|hip|cu)(LaunchKernelEx|GraphLaunch)")
-"""Calls whose kernels may start before the previous kernel of their stream ends."""
 HELD: Final = 10_000
 """Ns from which on a call that synchronises counts as having waited."""
 _USUAL_LAG: Final = 2_000
@@ -54,6 +51,13 @@ class Window(NamedTuple):
         if self.step is None:
             return ""
         return f" in step {self.step}"
+
+    @property
+    def remedy(self) -> str:
+        """A remedy for a step in which nothing was launched, for the end of a message."""
+        if self.step is None:
+            return "; profile with ProfilerActivity.CUDA"
+        return "; choose another step, or all"
 
 
 class TracedStep:
@@ -104,7 +108,7 @@ class TracedStep:
         called, latest = called_at(activities, calls, records.call)
         rows = np.flatnonzero((called >= window.begin) & (called < window.end))
         if not len(rows):
-            raise FormatError(f"{source}: nothing was launched on a GPU{window}")
+            raise FormatError(f"{source}: nothing was launched on a GPU{window}{window.remedy}")
         rows = rows[np.lexsort((activities.correlation[rows], activities.start[rows]))]
         runs_into_step = activities.start + activities.duration > window.begin
         earlier = np.flatnonzero((called < window.begin) & runs_into_step)
@@ -227,7 +231,7 @@ class TracedStep:
         """Whether each operator starts before the previous one on its stream ends, and its call allows that."""
         may = np.zeros(len(self.start), bool)
         with_call = np.flatnonzero(self.call >= 0)
-        may[with_call] = self.events.calls.are(_STARTS_EARLY.match)[self.call[with_call]]
+        may[with_call] = self.events.calls.are(launches_early)[self.call[with_call]]
         before = np.array(self.before)
         early: Flags = may & (before >= 0) & (self.activities.start < np.array(self.end)[before])
         return early

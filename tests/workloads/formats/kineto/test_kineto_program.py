@@ -180,11 +180,23 @@ def test_collectives_keep_their_blocks(made):
     assert (op.kind, op.name, op.kernels[0].blocks) == ("collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL#0", 64)
 
 
+def test_a_device_that_is_not_listed(made):
+    """It is like the listed ones, if these are alike; else nothing is known of it."""
+    made.launch(0, 5, 7, 10)
+    for n, model in ((1, "NVIDIA A100-SXM4-40GB"), (2, "NVIDIA A100-SXM4-40GB"), (3, "h100")):
+        made.header["deviceProperties"] = [
+            A100 | {"id": 5 + k, "name": A100["name"] + "X" * (k == 2)} for k in range(n)
+        ]
+        program = made.program()
+        assert program.cluster.devices[0].model == model
+        assert program.of_trace.is_stated == (n < 3)
+
+
 @pytest.mark.parametrize(
     ("device", "said", "model"),
     [
         ({"name": ""}, "device 0 has no name", "device 0"),
-        ({"id": 3}, "nothing is said of device 0", "h100"),
+        ({"id": 3}, "nothing is said of device 0", A100["name"]),
         ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
     ],
 )

@@ -196,7 +196,7 @@ def test_faults_are_counted_and_told(made):
         NO_LAUNCH: 1,
         FEWER_NODES: 1,
     }
-    assert program.lines()[0].startswith("records: 1 without a usable time, 1 written twice, ")
+    assert program.lines()[0].startswith("records: 1 without a usable time or place, 1 written twice, ")
 
 
 def test_a_field_that_is_not_needed_costs_its_event(made):
