@@ -70,7 +70,7 @@ def merged(events: list[Event], _: set[int], rng: random.Random) -> list[Event]:
     for event in other:
         event["ts"] = max(0.0, event["ts"] + later)
         on_device = "device" in event["args"]
-        event["pid"] = device if on_device else event["pid"] + 1
+        event["pid"] = device if on_device else f"{event['pid']} of another rank"
         if on_device:
             event["args"]["device"] = device
     together = events + other

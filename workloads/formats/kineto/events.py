@@ -329,6 +329,11 @@ class _Collector:
         if width == _N_ACTIVITY:
             for field in _PLACES:
                 rows[field::width] = _numbered(rows[field::width])
+            are_places = min(min(rows[field::width], default=0) for field in _PLACES) >= 0
+        else:
+            are_places = True
+        if are_places and _are_times(rows[1::width], _LATEST) and _are_times(rows[2::width], _LONGEST):
+            return rows
         bad = [
             k
             for k in range(0, len(rows), width)
@@ -399,6 +404,17 @@ class _Collector:
     ) -> NoReturn:
         at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
         raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
+
+
+def _are_times(values: list[Any], most: float) -> bool:
+    """Return whether all values are times, without a look at each where they are plain numbers."""
+    if not set(map(type, values)) <= {int, float}:
+        return False
+    try:
+        us = np.array(values, np.float64)
+    except OverflowError:
+        return False
+    return bool(((us >= 0) & (us < most)).all())
 
 
 def _is_time(value: Any, most: float) -> bool:
