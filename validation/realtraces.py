@@ -9,7 +9,7 @@ says where such files are found and how to record one. What is asked of the tabl
 Of traces whole steps are replayed. Durations of operators are those measured in place; contention is simulated where
 operators then start closer to when they were measured to (see `is_contended`), and in a column of its own; what
 passes on the host between two calls is kept: a replay tests what waits for what, when the host issues it, and what a
-device adds in between.
+device adds in between. Traces of one network on one stream and on several are told by `validation.realtraces_alone`.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from simsched.model import Operator, roofline
 from simsched.model.cluster import LINKS, Device
 from validation.evidence import table
 from validation.papers.claims import put_between
+from validation.realtraces_alone import alone_rows
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, read_events
@@ -115,7 +116,7 @@ def replay_row(trace: RealTrace) -> Row:
         len(trace.steps),
         "%",
         {"makespan": median(errors), "worst": max(errors), "starts": median(starts), "worst starts": max(starts)},
-        beside | ({"with contention": median(shared)} if shared else {}),
+        beside | ({"with contention": median(shared), "its worst with it": max(shared)} if shared else {}),
     )
 
 
@@ -240,6 +241,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     if len(refused) == len(paths):
         raise refused[0]
     rows = [replay_row(trace) for trace in traces]
+    rows += alone_rows([(trace.path.name.split(".")[0], step) for trace in traces for step in trace.steps])
     return [*rows, *tables, *timing_rows(traces), *solo_rows(traces)], sources
 
 
