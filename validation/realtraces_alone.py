@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 
 from simsched.model import Floats, Ints, Operator
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.program import LAUNCH, RECORD, WAIT
 from simsched.model.trace import KERNEL, Trace
 from simsched.simulator import simulate

@@ -12,7 +12,7 @@ import numpy as np
 
 from simsched.base.errors import ClusterError
 from simsched.model import Ints, occupancy
-from simsched.model.graph.opgraph import with_blocks
+from simsched.model.graph.rearranged import with_blocks
 from simsched.model.program import Program
 from workloads.formats.kineto.traced import TracedProgram
 
