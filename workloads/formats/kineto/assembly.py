@@ -111,6 +111,7 @@ def _measurements(step: TracedStep, issued: IssuedStep) -> Measured:
         collectives=step.collectives(),
         begin=begin,
         n_own=step.n_own,
+        n_graphs=len(step.nodes),
         is_stated=step.is_stated,
         blocking=+issued.blocking,
         ready=np.array(issued.ready) / 1e3,

@@ -54,6 +54,8 @@ class Measured:
         The names of the kernels, copies and memsets in full, for operators that were launched in the step.
     n_own
         Number of operators that were launched in the step; they come first.
+    n_graphs
+        Launches of captured graphs of several nodes.
     """
 
     cluster: Cluster
@@ -72,6 +74,7 @@ class Measured:
     blocking: Counter[str]
     ready: Floats
     kernels: tuple[str, ...]
+    n_graphs: int = 0
     ranks: int = 1
     n_met: int = 0
     waiting_us: float = 0.0

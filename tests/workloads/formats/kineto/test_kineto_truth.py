@@ -264,12 +264,18 @@ def test_commands_say_what_ran(made, tmp_path, capsys, monkeypatch):
 
     assert "1 cudaStreamSynchronize" in said("replay-trace made.json --host captured")
     text = said("compare made.json --schedulers sequential")
-    assert text.index("measured") < text.index("bound by") < text.index("sequential")
+    assert text.index("ran  ") < text.index("measured") < text.index("bound by") < text.index("sequential")
+    assert "3 operators on 2 streams, 1 device (NVIDIA A100-SXM4-40GB)" in text
     ran = json.loads(said("compare made.json --schedulers sequential --json"))["ran"]
     assert (ran["measured_us"], ran["exposed_us"]) == pytest.approx((417, 10))
-    assert "host bound" in said("advise made.json --schedulers sequential")
-    for line in ("explain", "throughput", "simulate", "show", "whatif"):
-        assert "A100-SXM4" in said(f"{line} made.json" + " --scheduler sequential" * (line != "show"))
+    text = said("advise made.json --schedulers sequential")
+    assert "host bound" in text
+    assert "times as fast as what ran" in text
+    for line in ("explain", "throughput", "simulate", "show", "whatif", "sensitivity"):
+        text = said(f"{line} made.json" + " --scheduler sequential" * (line != "show"))
+        assert text.index("measured             417.0 us\nreplay") < text.index("A100-SXM4", 200)
+    for line in ("robust made.json --schedulers sequential", "overlap made.json", "sweep made.json launch 0.5,2"):
+        assert json.loads(said(f"{line} --json"))["ran"]["measured_us"] == pytest.approx(417), line
     found = json.loads(said("pairs . --json"))["traces"]
     assert [len(row["dispatch"]) for row in found] == [1]
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
