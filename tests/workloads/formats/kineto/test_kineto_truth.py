@@ -144,6 +144,19 @@ def test_idle_that_nothing_explains_is_held_and_told(made):
     assert replay_traced(program, host="none").starts[1, 1] > 193
 
 
+def test_a_long_time_without_a_record_is_told(made):
+    """Nothing is recorded from 17 us, where the first kernel ends, to 40 ms; an operator of the host would explain it."""
+    made.launch(0, 5, 7, 10)
+    made.launch(40_000, 5, 40_007, 10)
+    program = made.program()
+    assert program.of_trace.silence == pytest.approx((17, 39_983))
+    assert program.lines() == [
+        "silence: 99.9 % of the step, from 17 us on, has no record of a host or a device; it counts as time of the host"
+    ]
+    made.op("aten::to", 20, 39_000)
+    assert made.program().lines() == []
+
+
 def test_early_starts_are_of_the_program(made):
     """A kernel of 20 us that starts 8 us before the one before it ends adds 12 us; 40 of such a chain do not add up."""
     start = 7.0
