@@ -145,7 +145,7 @@ def test_idle_that_nothing_explains_is_held_and_told(made):
 
 
 def test_a_long_time_without_a_record_is_told(made):
-    """Nothing is recorded from 17 us, where the first kernel ends, to 40 ms; an operator of the host would explain it."""
+    """Nothing is recorded from 17 us, when the first kernel ends, to 40 ms; an operator of the host explains it."""
     made.launch(0, 5, 7, 10)
     made.launch(40_000, 5, 40_007, 10)
     program = made.program()
