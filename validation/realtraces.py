@@ -37,9 +37,11 @@ from validation.evidence import table
 from validation.papers.claims import put_between
 from validation.realtraces_alone import alone_rows
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
+from workloads.formats import format_of
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, read_events
 from workloads.formats.kineto.join import split_iterations
+from workloads.formats.kineto.pairs import ENDINGS
 from workloads.formats.kineto.program import read_kineto_program
 from workloads.formats.kineto.replay import TraceReplay, replay_traced
 from workloads.formats.kineto.text import read_trace
@@ -210,9 +212,9 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     """
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder")
-    paths = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".json.gz", ".csv"))]
+    paths = [path for path in sorted(folder.iterdir()) if path.name.lower().endswith((*ENDINGS, ".csv"))]
     if not paths:
-        raise FileError(f"{folder}: nothing to read: no .json, .json.gz or .csv")
+        raise FileError(f"{folder}: nothing to read: no file ends in {', '.join((*ENDINGS, '.csv'))}")
     traces: list[RealTrace] = []
     tables: list[Row] = []
     sources: list[dict[str, Any]] = []
@@ -224,7 +226,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
             tables += dispatch_rows(pairs)
             tables += fair_rows(pairs)
             count = len(pairs)
-        elif content.lstrip()[:1] == b"[":
+        elif content.lstrip()[:1] == b"[" and format_of(path) != "kineto":
             groups = read_groups(decode_text(content, str(path)), str(path))
             tables += slowdown_rows(groups)
             count = len(groups)

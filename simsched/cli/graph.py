@@ -44,7 +44,7 @@ def show(
         ("picture", svg, lambda path: ss.to_svg(shown, path)),
         ("picture", dot, lambda path: ss.to_dot(shown, path)),
     ]
-    out.tell_facts(facts, pictures, as_json=as_json)
+    out.tell_facts(facts, pictures, as_json=as_json, ran=graph.traced_facts())
 
 
 def convert(

@@ -303,11 +303,19 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
-    def traced_facts(self) -> "TraceFacts | None":
-        """Return facts about the step that a profiler trace ran; None for anything else."""
+    def traced_facts(self, fastest_us: float | None = None) -> "TraceFacts | None":
+        """Return facts about the step that a profiler trace ran; None for anything else.
+
+        Parameters
+        ----------
+        fastest_us
+            The makespan of the fastest alternative in us.
+        """
         from workloads.formats.kineto.facts import facts_of
 
-        return None if self.traced is None else facts_of(self.traced)
+        if self.traced is None:
+            return None
+        return facts_of(self.traced, fastest_us)
 
     def traced_lines(self) -> list[str]:
         """Return lines on the dependencies of a graph that is from a profiler trace."""
@@ -598,7 +606,12 @@ class ResultOptions:
         files: Sequence[File] = (),
         name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
+        ran: "TraceFacts | None" = None,
     ) -> None:
-        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table.
+
+        Facts about what a trace ran come first.
+        """
         own = (name, self.output, found.save)
-        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)
+        shown = shown or (found.table,)
+        tell(data or found.to_dict, shown, [own, *files], as_json=self.as_json, ran=ran)

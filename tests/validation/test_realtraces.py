@@ -165,6 +165,12 @@ def test_a_step_of_two_kernels(tmp_path, mark):
     )
 
 
+def test_a_list_of_events_is_a_trace_and_no_table(tmp_path):
+    events = json.loads(trace_of((0.0, 7.0, 100.0, {})).text())["traceEvents"]
+    rows = rows_of(tmp_path, "events.json", json.dumps(events))
+    assert ("replay of whole steps, no waits", "events (h100)") in rows
+
+
 def test_streams_by_times_of_one_stream(tmp_path):
     """Two kernels of 100 us on a stream take 120 on two, and end at 132.
 

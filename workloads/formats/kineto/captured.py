@@ -59,9 +59,9 @@ def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], e
     lanes: dict[int, list[int]] = defaultdict(list)
     previous = []
     for op in ops:
-        lane = lanes[lane_of[op]]
-        previous.append(lane[-1] if lane else -1)
-        lane.append(op)
+        before_it = lanes[lane_of[op]]
+        previous.append(before_it[-1] if before_it else -1)
+        before_it.append(op)
     gaps = [start[op] - end[before] for op, before in zip(ops, previous, strict=True) if before >= 0]
     usual = int(np.median(gaps)) if len(gaps) >= _FEW else _USUAL
     ends = {lane: np.maximum.accumulate([end[op] for op in its]).tolist() for lane, its in lanes.items()}

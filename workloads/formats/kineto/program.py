@@ -109,10 +109,13 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
         paths = list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
+    texts = [one for trace in paths for one in read_traces(trace)]
+    for k, (source, text) in enumerate(texts):
+        for other, its_text in texts[:k]:
+            if text == its_text:
+                raise FormatError(f"{source}: is the same trace as {other}; give the trace of another rank")
     records = [
-        (source, repair(part))
-        for source, text in (one for trace in paths for one in read_traces(trace))
-        for part in by_process(read_events(text, source, strict=False))
+        (source, repair(part)) for source, text in texts for part in by_process(read_events(text, source, strict=False))
     ]
     if step is None:
         step = _last_step([rank.events for _, rank in records])

@@ -104,11 +104,12 @@ def _once(rows: Rows, *keys: Ints) -> tuple[Rows, int]:
 
 
 def _second_of_a_launch(acts: Activities, calls: HostEvents, call: Ints) -> Flags:
-    """Return which activities are of a call that launches one kernel, but not its first one of that name there."""
+    """Return which activities of a call that launches one kernel are not its first one of that name on a device."""
     is_second = np.zeros(len(acts), bool)
     of_launch = np.flatnonzero((call >= 0) & calls.are(launches_kernel)[call] if len(calls) else call >= 0)
-    order = of_launch[np.lexsort((acts.start[of_launch], acts.what[of_launch], call[of_launch]))]
-    is_second[order[1:]] = (np.diff(call[order]) == 0) & (np.diff(acts.what[order]) == 0)
+    keys = call[of_launch], acts.what[of_launch], acts.device[of_launch]
+    order = of_launch[np.lexsort((acts.start[of_launch], *keys))]
+    is_second[order[1:]] = np.logical_and.reduce([np.diff(key[order]) == 0 for key in (call, acts.what, acts.device)])
     return is_second
 
 

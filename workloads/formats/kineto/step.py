@@ -40,6 +40,19 @@ _FEW: Final = 5
 """Fewest samples of which a median is taken."""
 
 
+_LONG_SILENCE: Final = 5_000_000
+"""Ns for which nothing is recorded, from which on that is told."""
+_SILENT_SHARE: Final = 0.2
+"""The same as a part of the step."""
+
+
+class Silence(NamedTuple):
+    """A time for which nothing is recorded: its begin in the step, and its length, in ns."""
+
+    begin: int
+    length: int
+
+
 class Window(NamedTuple):
     """The begin and the end of a step on the host, in ns, and its number."""
 
@@ -208,6 +221,30 @@ class TracedStep:
         self.is_stated = all(device is not None for _, device in rows)
         devices = tuple(traced_device(device, name, self.costs, self.source) for name, device in rows)
         return Cluster(devices, name=devices[0].model)
+
+    def longest_silence(self) -> Silence | None:
+        """Return the longest time without a record of a host or a device.
+
+        Returns
+        -------
+        Silence or None
+            None if it is below 5 ms or below a fifth of the step.
+        """
+        parts = [self.events.operators, self.events.calls]
+        inside = [rows.take(np.flatnonzero(self._is_inside(rows.start))) for rows in parts]
+        begins = np.concatenate([[self.window.begin], *(rows.start for rows in inside), self.start])
+        ends = np.concatenate([[self.window.begin], *(rows.end for rows in inside), self.end])
+        order = np.argsort(begins, kind="stable")
+        reached = np.maximum.accumulate(ends[order])
+        silent = begins[order][1:] - reached[:-1]
+        k = int(np.argmax(silent))
+        whole = max(self.end[: self.n_own]) - self.window.begin
+        if silent[k] < max(_LONG_SILENCE, _SILENT_SHARE * whole):
+            return None
+        return Silence(int(reached[k]) - self.window.begin, int(silent[k]))
+
+    def _is_inside(self, times: Ints) -> Flags:
+        return (times >= self.window.begin) & (times < min(self.window.end, max(self.end[: self.n_own])))
 
     def kind(self, op: int) -> MeasuredKind:
         """Return the kind of an operator."""

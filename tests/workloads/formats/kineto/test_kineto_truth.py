@@ -144,6 +144,19 @@ def test_idle_that_nothing_explains_is_held_and_told(made):
     assert replay_traced(program, host="none").starts[1, 1] > 193
 
 
+def test_a_long_time_without_a_record_is_told(made):
+    """Nothing is recorded from 17 us, when the first kernel ends, to 40 ms; an operator of the host explains it."""
+    made.launch(0, 5, 7, 10)
+    made.launch(40_000, 5, 40_007, 10)
+    program = made.program()
+    assert program.of_trace.silence == pytest.approx((17, 39_983))
+    assert program.lines() == [
+        "silence: 99.9 % of the step, from 17 us on, has no record of a host or a device; it counts as time of the host"
+    ]
+    made.op("aten::to", 20, 39_000)
+    assert made.program().lines() == []
+
+
 def test_early_starts_are_of_the_program(made):
     """A kernel of 20 us that starts 8 us before the one before it ends adds 12 us; 40 of such a chain do not add up."""
     start = 7.0
@@ -264,12 +277,18 @@ def test_commands_say_what_ran(made, tmp_path, capsys, monkeypatch):
 
     assert "1 cudaStreamSynchronize" in said("replay-trace made.json --host captured")
     text = said("compare made.json --schedulers sequential")
-    assert text.index("measured") < text.index("bound by") < text.index("sequential")
+    assert text.index("ran  ") < text.index("measured") < text.index("bound by") < text.index("sequential")
+    assert "3 operators on 2 streams, 1 device (NVIDIA A100-SXM4-40GB)" in text
     ran = json.loads(said("compare made.json --schedulers sequential --json"))["ran"]
     assert (ran["measured_us"], ran["exposed_us"]) == pytest.approx((417, 10))
-    assert "host bound" in said("advise made.json --schedulers sequential")
-    for line in ("explain", "throughput", "simulate", "show", "whatif"):
-        assert "A100-SXM4" in said(f"{line} made.json" + " --scheduler sequential" * (line != "show"))
+    text = said("advise made.json --schedulers sequential")
+    assert "host bound" in text
+    assert "times as fast as what ran" in text
+    for line in ("explain", "throughput", "simulate", "show", "whatif", "sensitivity"):
+        text = said(f"{line} made.json" + " --scheduler sequential" * (line != "show"))
+        assert text.index("measured             417.0 us\nreplay") < text.index("A100-SXM4", 200)
+    for line in ("robust made.json --schedulers sequential", "overlap made.json", "sweep made.json launch 0.5,2"):
+        assert json.loads(said(f"{line} --json"))["ran"]["measured_us"] == pytest.approx(417), line
     found = json.loads(said("pairs . --json"))["traces"]
     assert [len(row["dispatch"]) for row in found] == [1]
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")

@@ -5,6 +5,7 @@ import json
 import pytest
 from kineto_traces import A100
 
+from simsched.base.errors import FormatError
 from simsched.model.program import SYNC
 from workloads import read_kineto_program
 from workloads.formats.kineto.records import NO_LAUNCH, UNUSABLE
@@ -160,3 +161,26 @@ def test_ranks_are_read_in_a_common_step(read, tmp_path):
         paths.append((tmp_path / "trace.json").rename(tmp_path / f"rank{rank}.json"))
     program = read_kineto_program(paths)
     assert (program.step, program.of_trace.ranks) == (4, 2)
+
+
+def test_a_call_launches_a_kernel_on_each_device(read):
+    """A cooperative launch on two devices has a kernel on each, of which none is written twice."""
+    call = EVENTS[0] | {"name": "cudaLaunchCooperativeKernelMultiDevice", "ts": 1200, "args": {"correlation": 9}}
+    kernels = [
+        EVENTS[1] | {"ts": 1207, "pid": device, "args": EVENTS[1]["args"] | {"correlation": 9, "device": device}}
+        for device in (0, 1)
+    ]
+    program = read(added=[call, *kernels])
+    assert (len(program.graph), len(program.cluster)) == (7, 2)
+    assert not program.of_trace.faults
+
+
+def test_a_rank_is_given_once(read, tmp_path):
+    read()
+    path = tmp_path / "trace.json"
+    copied = tmp_path / "copied.json"
+    copied.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(
+        FormatError, match=r"copied\.json: is the same trace as .*trace\.json; give the trace of another"
+    ):
+        read_kineto_program([path, copied])
