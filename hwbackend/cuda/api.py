@@ -53,7 +53,7 @@ class CupyApi:
     _too_late: ClassVar[bool] = False  # contexts have the number of queues that was asked for when they were made
 
     def __init__(self) -> None:
-        self._cupy = cupy = _imported()
+        self._cupy = cupy = _import_cupy()
         runtime, self._driver = cupy.cuda.runtime, cupy.cuda.driver
         self._runtime = runtime
         self._libcuda = _loaded_driver()
@@ -219,11 +219,11 @@ class CupyApi:
         """End a capture and return a graph that can be launched."""
         graph = int(self._runtime.streamEndCapture(stream))
         try:
-            return self._instantiated(graph)
+            return self._instantiate(graph)
         finally:
             self._runtime.graphDestroy(graph)
 
-    def _instantiated(self, graph: int) -> int:
+    def _instantiate(self, graph: int) -> int:
         if self._libcuda is None:
             return int(self._runtime.graphInstantiate(graph))
         made = ctypes.c_void_p()
@@ -263,7 +263,7 @@ class CupyApi:
         return False
 
 
-def _imported() -> Any:
+def _import_cupy() -> Any:
     """Return the package cupy."""
     try:
         cupy = importlib.import_module("cupy")

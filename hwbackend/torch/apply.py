@@ -134,12 +134,12 @@ class Scheduled:
         """Run the module on inputs like the examples; threads that call it take turns."""
         self._require_like(args)
         with self._lock:
-            return self._called(args)
+            return self._run(args)
 
-    def _called(self, args: Sequence[Any]) -> Any:
+    def _run(self, args: Sequence[Any]) -> Any:
         graph = self._traced.graph_module.graph
         if self._static is not None:
-            return self._replayed(args)
+            return self._replay(args)
         try:
             self._runner.begin(graph.process_inputs(*args))
             if isinstance(self._host, CpuHost):
@@ -165,7 +165,7 @@ class Scheduled:
                 run()
                 host.finish()
 
-    def _replayed(self, args: Sequence[Any]) -> Any:
+    def _replay(self, args: Sequence[Any]) -> Any:
         assert self._static is not None
         assert isinstance(self._host, CudaHost)
         torch, graph = self._torch, self._traced.graph_module.graph
