@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from hwbackend.cuda.errors import INSTALL, OLDEST_CUPY, insufficient_driver, translated, version_text
+from hwbackend.cuda.errors import INSTALL, OLDEST_CUPY, insufficient_driver, translate_error, version_text
 from hwbackend.cuda.interface import Array, Call, CudaDevice, Function, Size
 from simsched.base.errors import BackendError, MissingDependencyError
 
@@ -76,7 +76,7 @@ class CupyApi:
         except runtime.CUDARuntimeError as error:
             if "InsufficientDriver" in str(error):
                 raise insufficient_driver(runtime.driverGetVersion(), runtime.runtimeGetVersion()) from error
-            raise translated(error) from error
+            raise translate_error(error) from error
         return tuple(self._device(i) for i in range(count))
 
     def _device(self, i: int) -> CudaDevice:
@@ -180,7 +180,7 @@ class CupyApi:
         try:
             kernels = [module.get_function(name).kernel for name in names]
         except self._cupy.cuda.compiler.CompileException as error:  # which is no RuntimeError
-            raise translated(error) from error
+            raise translate_error(error) from error
         self._kernels += kernels
         found = {}
         for name, kernel in zip(names, kernels, strict=True):

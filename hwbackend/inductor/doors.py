@@ -367,24 +367,24 @@ class _Emission:
         generate = scheduler._codegen
         enter = scheduler.enter_context
 
-        def generated(nodes: Any) -> Any:
+        def generate_planned(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
                 raise BackendError("Inductor changed its kernels after they were planned")
             self._hook(self._graph.wrapper_code)
             return generate(nodes)
 
-        def entered(node: Any) -> Any:
+        def enter_lane(node: Any) -> Any:
             self._before(node)
             return enter(node)
 
-        scheduler._codegen = generated
-        scheduler.enter_context = entered
+        scheduler._codegen = generate_planned
+        scheduler.enter_context = enter_lane
 
     def _hook(self, wrapper: Any) -> None:
         free = wrapper.codegen_free
         leave = wrapper.codegen_device_guard_exit
 
-        def freed(buffer: Any) -> Any:
+        def free_unless_kept(buffer: Any) -> Any:
             if buffer.get_name() in self._plan.kept:
                 return None
             return free(buffer)
@@ -394,7 +394,7 @@ class _Emission:
                 self._write("streams.join()")
             return leave()
 
-        wrapper.codegen_free = freed
+        wrapper.codegen_free = free_unless_kept
         wrapper.codegen_device_guard_exit = left
 
     def _before(self, node: Any) -> None:

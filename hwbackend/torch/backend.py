@@ -25,7 +25,7 @@ import numpy as np
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import SYNTH, realised
-from hwbackend.torch.devices import clock, cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
+from hwbackend.torch.devices import clock, cpu_cluster, cuda_cluster, driver, line, pin_algorithms, require_torch
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors, issue_order
 from hwbackend.torch.operators import VIEWS, Place
 from hwbackend.torch.pieces import Parameters, drawn_parameters
@@ -251,7 +251,7 @@ class TorchBackend:
         """Have PyTorch run as pinned down here, turn what it raises into one line, and give its memory back."""
         torch = self._torch
         try:
-            with pinned(torch, one_thread=self._api is None), torch.inference_mode():
+            with pin_algorithms(torch, one_thread=self._api is None), torch.inference_mode():
                 yield
         except SimschedError:
             self._weights = None

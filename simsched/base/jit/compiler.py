@@ -132,10 +132,7 @@ class _FunctionCompiler:
         names = code.co_varnames[: code.co_argcount]
         for name in (*names, "return"):
             if kinds.get(name) is None:
-                if name == "return":
-                    what = "the result"
-                else:
-                    what = f"parameter {name!r}"
+                what = "the result" if name == "return" else f"parameter {name!r}"
                 self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
         return {name: kinds[name] for name in names}, kinds["return"]
 
@@ -206,10 +203,7 @@ class _FunctionCompiler:
             given = [node.value]
         values = [self._expr(each) for each in given]
         for target in node.targets:
-            if isinstance(target, ast.Tuple):
-                names = target.elts
-            else:
-                names = [target]
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
             if len(names) != len(values):
                 self._refuse(f"{len(values)} values for {len(names)} names; give as many")
             for name, value in zip(names, values, strict=True):
@@ -271,10 +265,7 @@ class _FunctionCompiler:
         else:
             start = _Value(INT, "0")
             stop = bounds[0]
-        if len(call.args) == 3:
-            step = self._constant(call.args[2])
-        else:
-            step = 1
+        step = self._constant(call.args[2]) if len(call.args) == 3 else 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
         at = self._slot(INT)
@@ -453,10 +444,7 @@ class _FunctionCompiler:
             return self._emit(FLOAT, f"fneg double {value.text}")
         if value.kind not in (INT, BOOL) or isinstance(node.op, ast.UAdd):
             self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
-        if isinstance(node.op, ast.USub):
-            operation = "sub i64 0,"
-        else:
-            operation = "xor i64 -1,"
+        operation = "sub i64 0," if isinstance(node.op, ast.USub) else "xor i64 -1,"
         return self._emit(INT, f"{operation} {self._as_int(value).text}")
 
     def _get_boolop(self, node: ast.BoolOp) -> _Value:
@@ -491,10 +479,7 @@ class _FunctionCompiler:
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
-            if isinstance(op, ast.Is):
-                order = "eq"
-            else:
-                order = "ne"
+            order = "eq" if isinstance(op, ast.Is) else "ne"
             return self._emit(BOOL, f"icmp {order} ptr {left.text}, null")
         if isinstance(op, ast.In):
             # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
