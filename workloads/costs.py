@@ -23,7 +23,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from simsched.base.errors import GraphError, shown
+from simsched.base.errors import GraphError, brief_text
 from simsched.model.graph import DTYPE_NBYTES, OpGraph, Work
 from simsched.model.graph.rearranged import with_works
 from workloads.equations import pairwise_order
@@ -226,7 +226,7 @@ class Costs:
 
     def __init__(self, dtype: str = "fp32") -> None:
         if not isinstance(dtype, str) or dtype not in DTYPE_NBYTES:
-            raise GraphError(f"unknown dtype {shown(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
+            raise GraphError(f"unknown dtype {brief_text(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
         self.dtype = dtype
         self.width = DTYPE_NBYTES[dtype]
 

@@ -9,9 +9,9 @@ import numpy as np
 from hwbackend.cuda.api import CupyApi
 from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.devices import cluster_of
-from hwbackend.cuda.errors import cuda_errors, translated
+from hwbackend.cuda.errors import cuda_errors, translate_error
 from hwbackend.cuda.interface import CudaApi, Function
-from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launched, with_kernels
+from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launches_of_graph, with_kernels
 from hwbackend.cuda.run import Run
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
 from hwbackend.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source
@@ -220,7 +220,7 @@ class _PlacedWork:
     def __init__(self, graph: OpGraph, resources: Mapping[str, Resources], seed: int) -> None:
         self.graph = graph
         self.number = {name: i for i, name in enumerate(graph.names)}
-        self.launched = launched(graph, resources)
+        self.launched = launches_of_graph(graph, resources)
         self.numbers = Numbers(graph, seed)
         self.reference: dict[int, Values] = {}
 
@@ -265,7 +265,7 @@ def availability() -> tuple[bool, str]:
     except SimschedError as error:
         return False, str(error)
     except (RuntimeError, ImportError, OSError) as error:
-        return False, str(translated(error))
+        return False, str(translate_error(error))
     if not found:
         return False, "there is no GPU that CUDA can see: check nvidia-smi and CUDA_VISIBLE_DEVICES"
     return True, f"{len(found)} x {found[0].name}, CuPy {versions['cupy']}, CUDA driver {versions['driver']}"

@@ -264,11 +264,11 @@ class Buffers:
         self._api.set_device(self._physical[device])
         self._api.read(region.base, words, self._streams[device])
 
-        def found(key: Hashable) -> tuple[int, int]:
+        def words_of(key: Hashable) -> tuple[int, int]:
             at = (region[key] - region.base) // _WORD_NBYTES
             return int(words[at]), int(words[at + 1])
 
-        return found
+        return words_of
 
     def outputs(self, op: int) -> list[tuple[int, Values]]:
         """Return the output of an operator on each device that has it, the one that wrote it first."""

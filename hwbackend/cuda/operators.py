@@ -64,18 +64,18 @@ def are_stand_ins(graph: OpGraph) -> bool:
 def _as_compiled(op: Operator, resources: Mapping[str, Resources]) -> Operator:
     """Return an operator whose kernels have the registers of the compiled ones, and at least their shared memory."""
 
-    def compiled(kernel: Kernel) -> Kernel:
+    def with_resources(kernel: Kernel) -> Kernel:
         needed = resources[variant_of(kernel, resources)]
         shared_memory = max(kernel.shared_memory, needed.shared_memory)
         return replace(kernel, registers=needed.registers, shared_memory=shared_memory)
 
     if op.kind != SYNTH:
         return op
-    kernels = tuple(map(compiled, op.kernels))
+    kernels = tuple(map(with_resources, op.kernels))
     return op if kernels == op.kernels else replace(op, kernels=kernels)
 
 
-def launched(graph: OpGraph, resources: Mapping[str, Resources]) -> tuple[Launched, ...]:
+def launches_of_graph(graph: OpGraph, resources: Mapping[str, Resources]) -> tuple[Launched, ...]:
     """Return the launches of each operator of a realised graph.
 
     Raises

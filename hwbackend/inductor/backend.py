@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Final
 
 from hwbackend.inductor import doors
-from hwbackend.inductor.choice import PLAIN, VariantChoice, choose, key_of, remember, remembered
+from hwbackend.inductor.choice import PLAIN, VariantChoice, choose, key_of, read_choice, remember
 from hwbackend.inductor.options import CompileOptions, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
 from hwbackend.torch.devices import cuda_cluster, line, require_torch
@@ -171,7 +171,7 @@ def compile_fastest(
         reason = line(error)
     if reason is not None:
         return doors.compile_inductor(gm, inputs, patches), Report(name, f"not measured: {reason}")
-    plain = doors.compile_inductor(doors.copied(gm), inputs, patches)
+    plain = doors.compile_inductor(doors.copy_graph(gm), inputs, patches)
     try:
         return _Contest(name, gm, inputs, options, patches, plain, measure or Measure(inputs)).decide()
     except Exception as error:  # of a variant, or of the measurement
@@ -237,7 +237,7 @@ class Measure:
     def restoring(self, gm: Any) -> "_Restored":
         """Return a context after which all that the graph writes to is as it was before."""
         with doors.outside_dynamo():
-            written = doors.mutated(gm, self._inputs)
+            written = doors.find_mutated_inputs(gm, self._inputs)
         return _Restored(self._torch, [self._inputs[i] for i in written])
 
     def target(self) -> Target:
@@ -301,7 +301,7 @@ class _Contest:
     def decide(self) -> tuple[Callable[..., Any], Report]:
         """Return the fastest variant, with those that lost gone."""
         key = key_of((self._gm.code, *map(_form, self._inputs), self._options, *self._measure.identity()))
-        kept = remembered(key)
+        kept = read_choice(key)
         with self._measure.restoring(self._gm):
             if kept is not None and self._compile(kept.name):
                 return self._runs[kept.name], replace(self._report, choice=kept, remembered=True)
@@ -338,7 +338,7 @@ class _Contest:
             return True
         parts = name.split("+")
         patches = {**self._patches, **doors.CAPTURED}
-        graph = doors.copied(self._gm)
+        graph = doors.copy_graph(self._gm)
         if "channels_last" in parts:
             patches |= doors.CHANNELS_LAST
         if "freezing" in parts:
@@ -374,9 +374,9 @@ class _Contest:
                 )
             return made
 
-        return doors.ordered_pass(plan, self._planned)
+        return doors.ordered_pass(plan, self._note_plan)
 
-    def _planned(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
+    def _note_plan(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
         self._report = replace(
             self._report,
             kernels=sum(kernel.launches for kernel in kernels),

@@ -95,7 +95,7 @@ def key_of(parts: Sequence[Any]) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def remembered(key: str) -> VariantChoice | None:
+def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
     try:
         data = json.loads(_path(key).read_text())

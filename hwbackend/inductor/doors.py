@@ -55,7 +55,7 @@ def compile_inductor(graph: Any, inputs: Sequence[Any], patches: Mapping[str, An
     return compile_fx(graph, inputs, config_patches=dict(patches or {}) or None)
 
 
-def copied(graph: Any) -> Any:
+def copy_graph(graph: Any) -> Any:
     """Return a copy of a graph module that shares its parameters and buffers."""
     shared = {id(value): value for value in (*graph.parameters(), *graph.buffers())}
     return deepcopy(graph, shared)
@@ -68,7 +68,7 @@ def frozen(graph: Any, inputs: Sequence[Any], weights: Sequence[bool]) -> Any:
     """
     import torch
 
-    own = copied(graph)
+    own = copy_graph(graph)
     places = [node for node in own.graph.nodes if node.op == "placeholder"]
     for i, (node, value, fixed) in enumerate(zip(places, inputs, weights, strict=True)):
         if not fixed:
@@ -92,7 +92,7 @@ def mode_patches(mode: str | None) -> dict[str, Any]:
     return {name: value for name, value in list_mode_options(mode).items() if name != "triton.cudagraphs"}
 
 
-def mutated(graph: Any, inputs: Sequence[Any]) -> list[int]:
+def find_mutated_inputs(graph: Any, inputs: Sequence[Any]) -> list[int]:
     """Return the inputs that a graph writes to, found by running it on tensors without data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -202,7 +202,7 @@ def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[All
                 after.add(source)
         if any(j > i for j in after):
             raise BackendError(f"kernel {node.get_name()!r} comes before what it needs")
-        touched = {number[name] for name in _touched(node) if name in number}
+        touched = {number[name] for name in _memory_names(node) if name in number}
         launches = _launches(node)
         kernels.append(
             FusedKernel(
@@ -240,7 +240,7 @@ def _names(node: Any) -> list[str]:
     return [*node.get_buffer_names(), *node.get_operation_names()]
 
 
-def _touched(node: Any) -> list[str]:
+def _memory_names(node: Any) -> list[str]:
     """Return names of the memory that a node reads and writes, sorted."""
     used = {dependency.name for dependency in node.read_writes.reads_and_writes()}
     return sorted(used | set(node.get_buffer_names()))
@@ -266,7 +266,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
 
     sizes: dict[str, float] = {}
     for node in nodes:
-        for name in _touched(node):
+        for name in _memory_names(node):
             root(name)
         for buffer in node.get_outputs():
             name = buffer.get_name()
@@ -278,7 +278,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
             sizes[name] = _nbytes(buffer.node)
         if type(node.node).__name__ == "MultiOutput":
             for dependency in node.read_writes.reads:
-                join(dependency.name, node.get_name() if node.get_name() in above else _touched(node)[0])
+                join(dependency.name, node.get_name() if node.get_name() in above else _memory_names(node)[0])
                 for name in node.get_buffer_names():
                     join(dependency.name, name)
     for new, old in (*graph.scheduler.mutation_renames.items(), *graph.scheduler.mutation_real_name.items()):
@@ -367,24 +367,24 @@ class _Emission:
         generate = scheduler._codegen
         enter = scheduler.enter_context
 
-        def generated(nodes: Any) -> Any:
+        def generate_planned(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
                 raise BackendError("Inductor changed its kernels after they were planned")
             self._hook(self._graph.wrapper_code)
             return generate(nodes)
 
-        def entered(node: Any) -> Any:
+        def enter_lane(node: Any) -> Any:
             self._before(node)
             return enter(node)
 
-        scheduler._codegen = generated
-        scheduler.enter_context = entered
+        scheduler._codegen = generate_planned
+        scheduler.enter_context = enter_lane
 
     def _hook(self, wrapper: Any) -> None:
         free = wrapper.codegen_free
         leave = wrapper.codegen_device_guard_exit
 
-        def freed(buffer: Any) -> Any:
+        def free_unless_kept(buffer: Any) -> Any:
             if buffer.get_name() in self._plan.kept:
                 return None
             return free(buffer)
@@ -394,7 +394,7 @@ class _Emission:
                 self._write("streams.join()")
             return leave()
 
-        wrapper.codegen_free = freed
+        wrapper.codegen_free = free_unless_kept
         wrapper.codegen_device_guard_exit = left
 
     def _before(self, node: Any) -> None:

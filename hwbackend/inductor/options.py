@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Final
 
 from hwbackend.inductor.doors import MODES
-from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, shown
+from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, brief_text
 from simsched.base.io import read_json
 from simsched.calibration import Calibration
 from simsched.model import Cluster, Target
@@ -72,20 +72,20 @@ def read_options(given: Mapping[str, Any]) -> CompileOptions:
 
 def _scheduler(value: Any) -> Any:
     if not isinstance(value, str) and not callable(value):
-        raise ArgumentError(f"scheduler must be a name or a function, not {shown(value)}")
+        raise ArgumentError(f"scheduler must be a name or a function, not {brief_text(value)}")
     resolve(value)
     return value
 
 
 def _streams(value: Any) -> int:
     if type(value) is not int or not 1 <= value <= MOST_STREAMS:
-        raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {shown(value)}")
+        raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {brief_text(value)}")
     return value
 
 
 def _amount(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ArgumentError(f"{name} must be a number that is not negative, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a number that is not negative, not {brief_text(value)}")
     return float(value)
 
 
@@ -97,7 +97,7 @@ def _mode(value: Any) -> str | None:
 
 def _freezing(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ArgumentError(f"freezing must be True or False, not {shown(value)}")
+        raise ArgumentError(f"freezing must be True or False, not {brief_text(value)}")
     return value
 
 
@@ -112,7 +112,7 @@ def _calibration(value: Any) -> Target | None:
         else:
             target = Calibration.from_dict(data, str(path))
     if target is not None and not isinstance(target, Cluster | Calibration):
-        raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {shown(value)}")
+        raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {brief_text(value)}")
     if isinstance(target, Cluster) and len(target.devices) != 1:
         raise ScheduleError(f"calibration has {len(target.devices)} devices; give a cluster of one device")
     return target

@@ -139,10 +139,10 @@ def tables_of(launches: Iterable[CudaLaunch]) -> tuple[WordTable, ...]:
 
 
 def _distinct(launches: Iterable[CudaLaunch], wanted: type[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(argument for argument in _addressed(launches) if isinstance(argument, wanted)))
+    return tuple(dict.fromkeys(argument for argument in _all_arguments(launches) if isinstance(argument, wanted)))
 
 
-def _addressed(launches: Iterable[CudaLaunch]) -> Iterator[Argument | int]:
+def _all_arguments(launches: Iterable[CudaLaunch]) -> Iterator[Argument | int]:
     for launch in launches:
         for argument in launch.arguments:
             yield argument

@@ -193,7 +193,7 @@ def _beside(name: str, device: Device, width: int, time: float) -> Schedule:
 # Kernels alone and in pairs --------------------------------------------------------------------
 
 
-def _held(device: Device, shared_memory: int = 0) -> int:
+def _count_resident_blocks(device: Device, shared_memory: int = 0) -> int:
     """Return how many blocks of a kernel the device holds."""
     kernel = Kernel(1, min(_THREADS, device.threads_per_sm), _REGISTERS, shared_memory)
     return occupancy(device, kernel).blocks * device.sms
@@ -208,7 +208,7 @@ def _shared_memory_for(device: Device, blocks: int) -> int:
 
 def _solos(device: Device) -> Iterator[Schedule]:
     sms = device.sms
-    most = _held(device)
+    most = _count_resident_blocks(device)
     sizes = {
         "compute": (sms // 2, sms, 2 * sms, 3 * sms, 4 * sms, 6 * sms, most, 2 * most, 4 * most),
         "memory": (sms // 4, sms // 2, sms, 2 * sms, 4 * sms, most, 2 * most),
@@ -229,7 +229,7 @@ def _solos(device: Device) -> Iterator[Schedule]:
 
 def _pairs(device: Device) -> Iterator[Schedule]:
     sms = device.sms
-    most = _held(device)
+    most = _count_resident_blocks(device)
     sizes = _distinct((sms, 2 * sms, most, 2 * most), 4 * most)
     both = [(size, size) for size in sizes]
     uneven = [(2 * most, sms), (sms, 2 * most)]

@@ -133,7 +133,7 @@ class RecordedBackend:
         """
         found = [profile for profile in self._profiles if profile.graph is None and profile.runs]
         if not found:
-            raise BackendError(f"there are no microbenchmarks in {self._where}; {self._profiled()}")
+            raise BackendError(f"there are no microbenchmarks in {self._where}; {self._describe_profiles()}")
         return found[-1]
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:  # noqa: ARG002
@@ -147,13 +147,13 @@ class RecordedBackend:
         known = self.realise(graph)
         found = [p for p in self._profiles if p.graph is not None and (p.graph is known or p.graph == known)]
         if not found:
-            raise BackendError(f"graph {graph.name!r} was not profiled in {self._where}; {self._profiled()}")
+            raise BackendError(f"graph {graph.name!r} was not profiled in {self._where}; {self._describe_profiles()}")
         return found[-1]
 
-    def _profiled(self) -> str:
+    def _describe_profiles(self) -> str:
         names = [profile.graph.name for profile in self._profiles if profile.graph is not None]
         if names:
-            return f"there are profiles of {_listed(names)}"
+            return f"there are profiles of {_list_names(names)}"
         return "there is no profile of a graph"
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
@@ -179,10 +179,10 @@ class RecordedBackend:
         if names:
             raise BackendError(
                 f"no run of {what!r} of graph {graph!r} with the same instructions is in {self._where}; "
-                f"there are {_listed(names)}"
+                f"there are {_list_names(names)}"
             )
         graphs = list(dict.fromkeys(run.program.graph.name for run in self._runs.values()))
-        raise BackendError(f"no run of graph {graph!r} is in {self._where}; there are runs of {_listed(graphs)}")
+        raise BackendError(f"no run of graph {graph!r} is in {self._where}; there are runs of {_list_names(graphs)}")
 
 
 def availability() -> tuple[bool, str]:
@@ -255,7 +255,7 @@ def _digest(program: Program) -> bytes:
     return text.digest()
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
     if len(names) > _SHOWN:
         return f"{shown} and {len(names) - _SHOWN} more"

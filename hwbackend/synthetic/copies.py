@@ -109,4 +109,4 @@ class Copying:
         if first < inf:
             self._clock.at(first, MOVED, self._version)
         for device, part in enumerate(load):
-            self._sms.copied(device, now, part)
+            self._sms.set_copy_load(device, now, part)

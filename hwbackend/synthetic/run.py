@@ -187,9 +187,9 @@ class SyntheticRun:
                 self._busy[lane] = True
                 self._copying.start(argument, now)
                 continue
-            self._passed(i, now)
+            self._end_instruction(i, now)
 
-    def _passed(self, i: int, now: float) -> None:
+    def _end_instruction(self, i: int, now: float) -> None:
         """Note that nothing is left to do for an instruction."""
         plan = self._plan
         device = plan.device[i]
@@ -243,12 +243,12 @@ class SyntheticRun:
         lane = plan.lane[i]
         self._busy[lane] = False
         self._free[lane] = now + gap
-        self._passed(i, now)
+        self._end_instruction(i, now)
         records = self._behind[lane]
         self._behind[lane] = []
         for record in records:
             self._on_event(plan.argument[record], now)
-            self._passed(record, now)
+            self._end_instruction(record, now)
         self._pump(plan.queue[lane], now)
 
     # --- captured graphs

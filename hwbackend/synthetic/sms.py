@@ -107,7 +107,7 @@ class Sms:
         ended = run["ended"][: run.n_ended].tolist()
         return run.now if ended else until, ended
 
-    def copied(self, device: int, now: float, part: float) -> None:
+    def set_copy_load(self, device: int, now: float, part: float) -> None:
         """Let copies take a part of a device's DRAM from now on."""
         self._devices["copied"][device] = part
         self._call(RESHARE, device, now)

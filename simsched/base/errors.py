@@ -109,7 +109,7 @@ class MissingDependencyError(SimschedError, ImportError):
     """An optional package that is not installed; the message says how to install it."""
 
 
-def shown(value: Any) -> str:
+def brief_text(value: Any) -> str:
     """Return a value as errors show it: on one line, not too long, whatever it is."""
     try:
         text = repr(value)

@@ -63,7 +63,7 @@ def plain_value(text: str) -> Any:
     return text
 
 
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+def group_by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     """Return the values of each key, keys in the order of their first use.
 
     >>> grouped([("a", 1), ("b", 2), ("a", 3)])

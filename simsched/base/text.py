@@ -25,10 +25,10 @@ def printable_lines(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return joined(text.split("\n"))
+    return join_lines(text.split("\n"))
 
 
-def joined(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     r"""Return lines as one text; a line break within one of them, as in a name, is escaped.
 
     >>> joined(["a\nb", "c"])

@@ -301,7 +301,7 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     if times is None:
         times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
     for _ in range(_MOST_UPDATES):
-        simulated = np.array([run.by_operator(run.simulated(cluster, times)) for run in runs])
+        simulated = np.array([run.by_operator(run.simulate_on(cluster, times)) for run in runs])
         usable = (measured > 0) & (simulated > 0)
         ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=usable))
         change = np.array([_middle(ratio[:, i], weights[:, i] * usable[:, i], spread[:, i]) for i in ops])
@@ -376,7 +376,7 @@ def refit(
             tried = fitting.with_values(cluster, values)
             rows: list[Floats] = []
             for run in telling:
-                spans = run.simulated(tried, known)
+                spans = run.simulate_on(tried, known)
                 measured = run.durations(tried.devices[0].gap)
                 simulated = run.by_operator(spans)
                 both = (measured > 0) & (simulated > 0)

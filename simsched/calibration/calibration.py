@@ -12,7 +12,7 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Document
 from simsched.base.errors import CalibrationError, FormatError
 from simsched.base.io import read_json
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
 from simsched.calibration.fitting import RATES, RETIRED, ParameterRow
 from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, Target, default_cost, roofline
@@ -91,7 +91,7 @@ class Calibration(Checked, Document):
         if len(self.held_out) != len(self.runs):
             raise CalibrationError(f"held_out must say of each of the {len(self.runs)} runs whether it was")
         if self.graph is not None:
-            object.__setattr__(self, "runs", tuple(run.made(self.graph, self.prior) for run in self.runs))
+            object.__setattr__(self, "runs", tuple(run.with_program(self.graph, self.prior) for run in self.runs))
 
     @classmethod
     def from_file(cls, **values: Any) -> "Calibration":
@@ -278,7 +278,9 @@ def _cached_for(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
     """Return, by kind of operator, the median of measured over roofline time."""
-    ratios = grouped((op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times)
+    ratios = group_by_key(
+        (op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times
+    )
     return {kind: float(np.median(values)) for kind, values in ratios.items()}
 
 

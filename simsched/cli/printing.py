@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
-from simsched.base.text import joined, printable
+from simsched.base.text import join_lines, printable
 from simsched.experiments.result import WIDTH, TextTable, write_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _is_terminal() -> bool:
 
 def say(*lines: str) -> None:
     """Print lines, in which control characters and the like are escaped: names are data."""
-    print(joined(lines))
+    print(join_lines(lines))
 
 
 def print_table(table: TextTable) -> None:

@@ -14,7 +14,7 @@ from simsched.base.errors import MissingDependencyError, SimulationError, WhatIf
 from simsched.base.io import dump_json
 from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS, as_html, data_frame
-from simsched.base.text import joined, printable, printable_lines
+from simsched.base.text import join_lines, printable, printable_lines
 from simsched.base.units import MS
 
 WIDTH: Final = 160  # characters of a printed table
@@ -244,7 +244,7 @@ def table_of(
     cells = [(*row, *["-"] * (len(headings) - len(row))) for row in texts]
     notes = [note] if isinstance(note, str) else note
     return TextTable(
-        printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}
+        printable(title), tuple(map(printable_lines, headings)), cells, join_lines(notes), best, left, {*dim, *bare}
     )
 
 

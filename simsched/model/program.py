@@ -143,7 +143,7 @@ class Issued(Document):
         """Return a program without its graph."""
         return cls(program.execution, program.devices, program.n_events, program.threads, program.partitions)
 
-    def made(self, graph: OpGraph) -> "Program":
+    def to_program(self, graph: OpGraph) -> "Program":
         """Return the program of a graph, checked."""
         return Program.from_file(graph, **vars(self))
 
@@ -211,7 +211,7 @@ class Program(Columnar, Document):
 
     FORMAT = "simsched.program"
     FILE = _ProgramFile
-    CACHED = ("_plan",)
+    CACHED = ("_layout",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 

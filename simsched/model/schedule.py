@@ -216,12 +216,12 @@ class Schedule(Columnar, Document):
     def placements(self) -> RowsView[Placement]:
         """The placements, in launch order."""
 
-        def made(i: int) -> Placement:
+        def placement(i: int) -> Placement:
             name = self.graph.names[self.op[i]]
             device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
-        return RowsView(len(self.op), made)
+        return RowsView(len(self.op), placement)
 
     @property
     def devices_used(self) -> tuple[str, ...]:
@@ -394,7 +394,7 @@ class NumberedPlan(ScheduleFile, Document):
         """Return a schedule, given the number of its graph."""
         return cls(**vars(plan.to_file()) | {"graph": graph})
 
-    def made(self, graph: OpGraph) -> Schedule:
+    def to_schedule(self, graph: OpGraph) -> Schedule:
         """Return the schedule."""
         return Schedule(**vars(self) | {"graph": graph})
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from simsched.base.errors import GraphError, ScheduleError, shown
+from simsched.base.errors import GraphError, ScheduleError, brief_text
 from simsched.model import Floats, Operator, OpGraph, Schedule
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gather_rows
 from simsched.model.rewriting import Rewriting, Step
@@ -236,7 +236,9 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
             value = getattr(theirs, name)
             expected = getattr(ours, name)
             if value != expected:
-                texts = (shown(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected))
+                texts = (
+                    brief_text(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected)
+                )
                 refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")
 
 

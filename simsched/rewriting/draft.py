@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
 from simsched.base.memo import memo
-from simsched.base.numeric import grouped, is_count
+from simsched.base.numeric import group_by_key, is_count
 from simsched.model.graph import Edge, Operator, OpGraph
 
 T = TypeVar("T")
@@ -316,7 +316,7 @@ def _redirect(row: DraftRow, redirect: Mapping[str, Source]) -> DraftRow:
 
 
 def _by_kind(draft: GraphDraft) -> Mapping[str, Sequence[str]]:
-    return grouped((row.operator.kind, name) for name, row in draft.rows.items())
+    return group_by_key((row.operator.kind, name) for name, row in draft.rows.items())
 
 
 def _order(draft: GraphDraft) -> tuple[str, ...]:
@@ -335,7 +335,7 @@ def _order(draft: GraphDraft) -> tuple[str, ...]:
 
 @memo
 def _of_graph(graph: OpGraph) -> GraphDraft:
-    edges = grouped((edge.dst, edge) for edge in graph.edges)
+    edges = group_by_key((edge.dst, edge) for edge in graph.edges)
     rows = []
     for op in graph.operators:
         incoming = edges.get(op.name, [])

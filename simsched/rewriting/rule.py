@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Final
 
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.rewriting.draft import DraftRow, GraphDraft
 from simsched.rewriting.splitting import carries_all
 
@@ -84,7 +84,7 @@ def followers(draft: GraphDraft, kinds: Sequence[str], can: Callable[[DraftRow, 
 
 def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
     """Yield all pairs of names that have equal keys, in their order."""
-    for names in grouped((key, name) for name, key in keys.items()).values():
+    for names in group_by_key((key, name) for name, key in keys.items()).values():
         yield from combinations(names, 2)
 
 

@@ -7,7 +7,7 @@ from functools import WRAPPER_ASSIGNMENTS, WRAPPER_UPDATES, wraps
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
+from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, brief_text
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.model.exchange import of_one_rank
@@ -104,12 +104,12 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
             getattr(function_, attribute, None)
         name = getattr(function_, "__name__", "")
     except (TypeError, ValueError) as error:
-        raise SchedulerError(f"{shown(scheduler)} is no function of (graph, cluster, cost): {error}") from None
+        raise SchedulerError(f"{brief_text(scheduler)} is no function of (graph, cluster, cost): {error}") from None
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise SchedulerError(f"{shown(scheduler)} cannot be asked what it is ({why}); give a function") from None
+        raise SchedulerError(f"{brief_text(scheduler)} cannot be asked what it is ({why}); give a function") from None
     if not isinstance(name, str):
-        raise SchedulerError(f"{shown(scheduler)} has no text for a __name__; give a function")
+        raise SchedulerError(f"{brief_text(scheduler)} has no text for a __name__; give a function")
     return cast("Scheduler", function_)
 
 

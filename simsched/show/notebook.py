@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.base.units import format_time
 from simsched.experiments.result import TextTable, table_of
 from simsched.model import Cluster, OpGraph, Schedule
@@ -112,7 +112,7 @@ def _(plan: Schedule) -> Iterator[str]:
     ]
     yield _facts("Schedule", facts if plan.estimate is None else [*facts, ("estimate", format_time(plan.estimate))])
     where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
-    streams = sorted(grouped(zip(where, plan.op.tolist(), strict=True)).items())
+    streams = sorted(group_by_key(zip(where, plan.op.tolist(), strict=True)).items())
     rows = []
     for (device, stream), ops in streams[:_LISTED]:
         names = ", ".join(graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)

@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.base.text import printable
 from simsched.model.trace import COPY, HOST, KERNEL, KINDS, Trace
 from simsched.model.trace.timeline import lanes
@@ -104,7 +104,7 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
     named = [("process", p, p, [*devices, "host"][p - 1], p) for p in sorted(set(pids))]
     tracks = [(0, 0)] * len(trace)
     first = tid = host + 1  # unlike any pid: a thread numbered as its process is its main thread
-    for (p, row), spans in sorted(grouped((place, i) for i, place in enumerate(rows)).items()):
+    for (p, row), spans in sorted(group_by_key((place, i) for i, place in enumerate(rows)).items()):
         lane = lanes([start[i] for i in spans], [end[i] for i in spans])
         for k in range(lane.max() + 1):
             members = np.array(spans)[lane == k]
@@ -171,7 +171,7 @@ def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, 
     to = trace.program.copies
     row = trace.item[copies]
     keys = zip(op.tolist(), to.device[row].tolist(), to.nbytes[row].tolist(), strict=True)
-    sent = grouped(zip(keys, copies.tolist(), strict=True))
+    sent = group_by_key(zip(keys, copies.tolist(), strict=True))
     yield from ((source, i) for source, i in zip(last[op].tolist(), copies.tolist(), strict=True) if source >= 0)
     ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
     src = graph.src[ran].tolist()

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
 from simsched.base.errors import FormatError, StudyError
 from simsched.base.io import make_folder
-from simsched.base.numeric import grouped, is_number
+from simsched.base.numeric import group_by_key, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.experiments.baselines import CAPTURED
 from simsched.experiments.study.columns import column_of
@@ -298,7 +298,7 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
         figures = [StudyFigure("bar", y=y, name=_short(y))]
     for column in varied:  # one for each setting of the others
         others = [other for other in varied if other != column]
-        seen = grouped(
+        seen = group_by_key(
             (tuple(row.get(other) for other in others), row[column]) for row in done if row.get(column) is not None
         )
         settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
@@ -408,10 +408,10 @@ def pick(
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
-    cells = grouped(
+    cells = group_by_key(
         (row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True) if lack is None
     )
-    cells_of = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
+    cells_of = {value: group_by_key(cells[value]) for value in _values(rows, by) if value in cells}
     points = [point for cells_ in cells_of.values() for point in cells_.values()]
     values = {
         value: {at: [float(row[y]) for row in point] for at, point in cells_.items()}

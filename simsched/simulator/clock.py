@@ -101,10 +101,10 @@ def join(s: State, last: int, who: int) -> int:
     A list is closed to a ring: the last knows the first.
     """
     s.next[who] = who
-    return _joined(s, last, who)
+    return _join_lists(s, last, who)
 
 
-def _joined(s: State, a: int, b: int) -> int:
+def _join_lists(s: State, a: int, b: int) -> int:
     """Put the list that ends with b behind that which ends with a; return the last of both."""
     if a >= 0 and b >= 0:
         s.next[a], s.next[b] = s.next[b], s.next[a]
@@ -113,5 +113,5 @@ def _joined(s: State, a: int, b: int) -> int:
 
 def wake(s: State, last: int) -> int:
     """Let all go on who wait in a list; return the empty list."""
-    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
+    s.queues[RELEASE] = _join_lists(s, s.queues[RELEASE], last)
     return -1

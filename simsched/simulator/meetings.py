@@ -32,7 +32,7 @@ class Taken(NamedTuple):
     ranks: int
 
 
-def taken(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
+def loads_on_links(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
     """Return what each collective of a graph takes on a cluster.
 
     Parameters
@@ -48,13 +48,13 @@ def taken(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
     found = []
     for meeting in graph.meetings:
         try:
-            found.append(_taken(meeting, cluster, home[list(meeting.members)].tolist()))
+            found.append(_load_on_links(meeting, cluster, home[list(meeting.members)].tolist()))
         except ClusterError:  # its time must be known, else whoever asks for it is told
             found.append(Taken(_UNLINKED, (), len(meeting.members)))
     return found
 
 
-def _taken(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
+def _load_on_links(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
     """Return what a collective takes whose ranks are on some devices."""
     if meeting.is_symmetric:
         return taken_on(cluster, homes[0], exchange_on(meeting.collective, cluster.devices[homes[0]]))

@@ -17,7 +17,7 @@ from simsched.simulator import state
 from simsched.simulator.compiled import MOST_POINTS, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.meetings import rows_of, taken
+from simsched.simulator.meetings import loads_on_links, rows_of
 from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, SpanRecord, State
 from simsched.simulator.workload import demand
 
@@ -137,7 +137,7 @@ _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
 # Attributes in which a cluster and a program store what was prepared of them.
 _PLATFORM = "_platform"
-_PLAN = "_plan"
+_LAYOUT = "_layout"
 
 
 class Platform:
@@ -214,7 +214,7 @@ class Platform:
 
 
 def platform_of(cluster: Cluster) -> Platform:
-    """Return the platform of a cluster, made when it is first asked for."""
+    """Return the platform of a cluster; it is computed once and stored with the cluster."""
     found: Platform | None = cluster.__dict__.get(_PLATFORM)
     if found is None:
         found = cluster.__dict__[_PLATFORM] = Platform(cluster)
@@ -389,7 +389,7 @@ class Layout:
             begun["devices"] = platform.devices.copy()
             begun["devices"]["graph_issue"] = platform.graph_issue
         if self._meet:
-            values |= rows_of(taken(self.program.graph, platform.cluster, self._home))
+            values |= rows_of(loads_on_links(self.program.graph, platform.cluster, self._home))
         if self._ways is not None:
             found = platform.routes(*self._ways)
             routes = np.zeros(len(found.latency), state.CopyRoute.dtype)
@@ -490,18 +490,18 @@ class Layout:
         return {"lanes": lanes, "connections": connections}
 
 
-def plan_of(program: Program, cluster: Cluster) -> Layout:
-    """Return the plan of a program, made when it is first asked for, or for another cluster."""
-    plan = program.__dict__.get(_PLAN)
-    if plan is None or plan.cluster is not cluster:
-        plan = program.__dict__[_PLAN] = Layout(program, cluster)
-    return cast(Layout, plan)
+def layout_of(program: Program, cluster: Cluster) -> Layout:
+    """Return the layout of a program on a cluster; the last one of a program is stored with it."""
+    layout = program.__dict__.get(_LAYOUT)
+    if layout is None or layout.cluster is not cluster:
+        layout = program.__dict__[_LAYOUT] = Layout(program, cluster)
+    return cast(Layout, layout)
 
 
-def launches_of(plan: Layout, cost: CostModel | None) -> Array:
-    """Return the launches of a plan; those with the default cost model are kept."""
+def launches_of(layout: Layout, cost: CostModel | None) -> Array:
+    """Return the rows of `demand` of a layout; those with the default cost model are stored in it."""
     if cost is not None and cost is not default_cost:
-        return demand(plan.program, plan.cluster, cost)
-    if plan.launches is None:
-        plan.launches = demand(plan.program, plan.cluster)
-    return plan.launches
+        return demand(layout.program, layout.cluster, cost)
+    if layout.launches is None:
+        layout.launches = demand(layout.program, layout.cluster)
+    return layout.launches

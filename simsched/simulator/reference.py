@@ -188,12 +188,12 @@ class Reference:
     What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
     """
 
-    def __init__(self, plan: Layout, launches: Array, factors: Floats | None) -> None:
-        self._program = plan.program
-        self._cluster = plan.cluster
-        program = plan.program
+    def __init__(self, layout: Layout, launches: Array, factors: Floats | None) -> None:
+        self._program = layout.program
+        self._cluster = layout.cluster
+        program = layout.program
         self._captured = program.execution == "graph"
-        self._s = s = plan.take()
+        self._s = s = layout.take()
         begin(s, launches, factors)
         begin_curves(s, len(launches))
         reset(s)

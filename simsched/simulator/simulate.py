@@ -17,7 +17,7 @@ from simsched.base.limits import require_count
 from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Array, Layout, launches_of, plan_of
+from simsched.simulator.prepared import Array, Layout, launches_of, layout_of
 from simsched.simulator.workload import Jitter, demand, factors, launch_devices
 
 Item = TypeVar("Item")
@@ -94,17 +94,17 @@ def simulate(
         drawn = None
     else:
         drawn = factors(program.graph, jitter, rng, 1)
-    plan = plan_of(program, cluster)
-    launches = launches_of(plan, cost)
+    layout = layout_of(program, cluster)
+    launches = launches_of(layout, cost)
     if engine == "reference":
         try:
             from simsched.simulator.reference import Reference
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(plan, launches, drawn).run()
-    makespan = float(plan.makespans(launches, drawn)[0])
-    return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))  # by a second run
+        return Reference(layout, launches, drawn).run()
+    makespan = float(layout.makespans(launches, drawn)[0])
+    return Trace.deferred(program, cluster, makespan, lambda: layout.trace_columns(launches, drawn))  # by a second run
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
@@ -223,22 +223,22 @@ def simulate_many(
     """
     require_samples("n", n, workers, jitter, rng)
     schedule, cluster = upon(cluster, schedule)
-    plan = plan_of(program_for(schedule, cluster), cluster)
-    launches = launches_of(plan, cost)
+    layout = layout_of(program_for(schedule, cluster), cluster)
+    launches = launches_of(layout, cost)
     generator = np.random.default_rng(rng)
     # samples of a chunk: few enough that an interruption ends within some tenths of a second, that all workers have
     # something to do, and that their random numbers take little memory; enough to make the hand-over cheap
-    work = max(1, len(plan.program))
-    nbytes = 8 * len(plan.program.graph)
+    work = max(1, len(layout.program))
+    nbytes = 8 * len(layout.program.graph)
     if workers > 1:
         even = -(-n // (_CHUNKS * workers))
     else:
         even = n
     most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
     rows = max(1, min(most, max(even, _LEAST_WORK // work)))
-    drawn = (factors(plan.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
-    values = np.concatenate(list(_in_order(lambda some: plan.makespans(launches, some), drawn, workers)))
-    del plan.spare[1:]
+    drawn = (factors(layout.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
+    values = np.concatenate(list(_in_order(lambda some: layout.makespans(launches, some), drawn, workers)))
+    del layout.spare[1:]
     return Makespans(values)
 
 
@@ -286,8 +286,8 @@ def simulate_batch(
     def run(place: int) -> float:
         try:
             schedule, bare = upon(cluster, schedules[place])
-            plan = Layout(program_for(schedule, bare), bare)  # thousands of them: none is kept
-            return float(plan.makespans(launches_of(plan, cost))[0])
+            layout = Layout(program_for(schedule, bare), bare)  # thousands of them: none is kept
+            return float(layout.makespans(launches_of(layout, cost))[0])
         except SimschedError as error:
             error.args = (f"schedule {place}: {error}",)
             raise

@@ -289,7 +289,7 @@ def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: Cost
     return times
 
 
-def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
+def bake(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     """Return a schedule whose operators have as `time` what a cost model says of them where they are placed.
 
     It takes as long without the cost model as with it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.base.io import read_text
 from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import real as checked_real
@@ -76,7 +76,9 @@ def parse_stg(
     head = lines.take("the number of tasks")
     counts = [whole(field) for field in head]
     if len(head) > 2 or None in counts or 0 in counts:
-        lines.fail(f"expected the number of tasks, alone or before that of processors, not {shown(' '.join(head))}")
+        lines.fail(
+            f"expected the number of tasks, alone or before that of processors, not {brief_text(' '.join(head))}"
+        )
     table = _rows(lines, int(head[0]), with_processors=len(head) == 2)
 
     with np.errstate(over="ignore", invalid="ignore"):  # the graph refuses values that are not finite, and names them
@@ -133,7 +135,7 @@ def _rows(lines: Lines, count: int, with_processors: bool) -> _TaskTable:
         if task != i + first or time is None or n_before is None:
             lines.fail(
                 f"expected task {i + first}, its processing time and its number of predecessors, "
-                f"not {shown(' '.join(row))}"
+                f"not {brief_text(' '.join(row))}"
             )
         table.times.append(time)
         if len(row) == 3:
@@ -151,7 +153,7 @@ def _rows(lines: Lines, count: int, with_processors: bool) -> _TaskTable:
             else:
                 cost = None
             if before is None or cost is None:
-                lines.fail(f"expected a predecessor of task {task} and its cost, not {shown(' '.join(pair))}")
+                lines.fail(f"expected a predecessor of task {task} and its cost, not {brief_text(' '.join(pair))}")
             if not first <= before < first + n_rows:
                 lines.fail(f"task {task} names predecessor {before}; there are tasks {first} to {first + n_rows - 1}")
             table.src.append(before - first)

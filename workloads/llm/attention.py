@@ -69,10 +69,10 @@ def attention(
     """
     if model.latent is not None:
         return _latent(step, sequences, model, model.latent, x, shares=shares)
-    return _grouped(step, sequences, model, x, shares=shares, window=model.window if slides else None)
+    return _add_attention(step, sequences, model, x, shares=shares, window=model.window if slides else None)
 
 
-def _grouped(
+def _add_attention(
     step: StepGraph, sequences: Sequences, model: Architecture, x: StepTensor, *, shares: int, window: int | None
 ) -> StepTensor:
     rows = sequences.rows
@@ -86,7 +86,7 @@ def _grouped(
     read = sequences.number * kv_heads * keys * 2 * size * STORED_NBYTES[step.formats.cache]
     pairs = sequences.number * heads * sequences.pairs(window)
     work = replace(
-        _divided(work, sequences, kv_heads, heads // kv_heads),
+        _divide_by_heads(work, sequences, kv_heads, heads // kv_heads),
         reads=query + read,
         writes=query,
         flops=float(pairs * (4 * size + ROW_FLOPS["softmax"])),
@@ -128,7 +128,7 @@ def _positions(
     return [q_turned, k_turned, v_stored]
 
 
-def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
+def _divide_by_heads(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
     """Return the work of few tokens by heads of keys, each asked by a group of heads; work of more tokens as it is."""
     if sequences.tokens > _FEW_TOKENS:
         return work
@@ -174,11 +174,11 @@ def _latent(
     if sequences.tokens > _FEW_TOKENS:
         context = _of_heads(step, sequences, latent, heads, after, query, cached, most)
     else:
-        context = _absorbed(step, sequences, latent, heads, after, query, most)
+        context = _add_latent_attention(step, sequences, latent, heads, after, query, most)
     return step.linear("o_proj", [context], rows, heads * latent.value, model.hidden)
 
 
-def _absorbed(
+def _add_latent_attention(
     step: StepGraph,
     sequences: Sequences,
     latent: Latent,
@@ -190,18 +190,18 @@ def _absorbed(
     """Add attention of few tokens to the compressed keys of the cache, which all heads share."""
     rows = sequences.rows
     stored = latent.rank + latent.rotated
-    absorbed = step.stacked("absorb_k", [query], heads, rows, latent.plain, latent.rank)
+    absorbed = step.stacked_products("absorb_k", [query], heads, rows, latent.plain, latent.rank)
     keys = sequences.keys(most)
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, stored, latent.rank)
     pairs = sequences.number * heads * sequences.pairs(most)
     work = replace(
-        _divided(work, sequences, 1, heads),
+        _divide_by_heads(work, sequences, 1, heads),
         reads=rows * heads * stored * step.width + sequences.number * keys * stored * STORED_NBYTES[step.formats.cache],
         writes=float(rows * heads * latent.rank * step.width),
         flops=float(pairs * (2 * (stored + latent.rank) + ROW_FLOPS["softmax"])),
     )
     context = step.add("attention", "attention", work, [absorbed, *after])
-    return step.stacked("absorb_v", [context], heads, rows, latent.rank, latent.value)
+    return step.stacked_products("absorb_v", [context], heads, rows, latent.rank, latent.value)
 
 
 def _of_heads(

@@ -168,7 +168,7 @@ class StepGraph:
         )
         return self.add(name, "linear", work, xs, dtype=costs.dtype)
 
-    def stacked(
+    def stacked_products(
         self, name: str, xs: Sequence[StepTensor], batch: int, rows: int, inner: int, columns: int
     ) -> StepTensor:
         """Add products of `batch` matrices (rows, inner), each with weights of its own, (inner, columns)."""
@@ -204,7 +204,7 @@ class StepGraph:
         output = self.add(name, kind, work, xs)
         return output._replace(nbytes=passed)
 
-    def gated(self, name: str, x: StepTensor, rows: int, features: int) -> StepTensor:
+    def gated_activation(self, name: str, x: StepTensor, rows: int, features: int) -> StepTensor:
         """Add SiLU of one half of each row times the other half, of so many features each."""
         work = replace(
             self.costs.elementwise((rows, features), flops=ACTIVATION_FLOPS["silu"] + 1, rule="activation"),

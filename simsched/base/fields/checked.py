@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_arg
 
 import numpy as np
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.base.fields.kinds import (
     Among,
     Array,
@@ -297,7 +297,7 @@ def _inside(where: str, name: str) -> str:
 def json_object(data: Any, where: str) -> dict[str, Any]:
     """Return a decoded JSON object; refuse any other value."""
     if not isinstance(data, dict):
-        raise FormatError(f"{where}: expected an object, not {shown(data)}")
+        raise FormatError(f"{where}: expected an object, not {brief_text(data)}")
     return data
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.errors import shown
+from simsched.base.errors import brief_text
 from simsched.base.fields.schema import or_null
 from simsched.base.io import json_copy
 from simsched.base.numeric import LARGEST_COUNT, is_number
@@ -95,7 +95,7 @@ class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
 
     def says(self, name: str) -> str:
         """Return it in words of a field."""
-        return f"{name}{self.place} {self.phrase}, not {shown(self.value)}"
+        return f"{name}{self.place} {self.phrase}, not {brief_text(self.value)}"
 
 
 class Kind:

@@ -85,7 +85,7 @@ def _llvm(kind: Any) -> str:
     return "ptr"
 
 
-def _shown(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     """Return a type as a reader of the kernel knows it."""
     if isinstance(kind, ColumnKind):
         return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
@@ -118,7 +118,7 @@ class _FunctionCompiler:
         for name, kind in parameters.items():
             self._store_local(name, _Value(kind, f"%p.{name}"))
         self._block(self._definition.body)
-        if not self._ended():
+        if not self._is_closed():
             self._code.append("  ret void" if self._returns == NONE else "  unreachable")
         listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
         head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
@@ -132,10 +132,7 @@ class _FunctionCompiler:
         names = code.co_varnames[: code.co_argcount]
         for name in (*names, "return"):
             if kinds.get(name) is None:
-                if name == "return":
-                    what = "the result"
-                else:
-                    what = f"parameter {name!r}"
+                what = "the result" if name == "return" else f"parameter {name!r}"
                 self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
         return {name: kinds[name] for name in names}, kinds["return"]
 
@@ -160,12 +157,12 @@ class _FunctionCompiler:
         self._count += n
         return [f"l{self._count - k}" for k in range(n)]
 
-    def _ended(self) -> bool:
+    def _is_closed(self) -> bool:
         """Return whether nothing goes on behind the last line."""
         return bool(self._code) and self._code[-1].startswith(("  br ", "  ret "))
 
     def _jump(self, label: str) -> None:
-        if not self._ended():
+        if not self._is_closed():
             self._code.append(f"  br label %{label}")
 
     def _begin(self, label: str) -> None:
@@ -192,7 +189,7 @@ class _FunctionCompiler:
             if method is None or (getattr(statement, "orelse", None) and name != "if"):
                 self._refuse(f"{name}, or its else, is not compiled; {_SUBSET}")
             cast(Any, method)(statement)
-            if self._ended():  # the rest is never run
+            if self._is_closed():  # the rest is never run
                 return
 
     def _do_expr(self, node: ast.Expr) -> None:
@@ -206,10 +203,7 @@ class _FunctionCompiler:
             given = [node.value]
         values = [self._expr(each) for each in given]
         for target in node.targets:
-            if isinstance(target, ast.Tuple):
-                names = target.elts
-            else:
-                names = [target]
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
             if len(names) != len(values):
                 self._refuse(f"{len(values)} values for {len(names)} names; give as many")
             for name, value in zip(names, values, strict=True):
@@ -271,10 +265,7 @@ class _FunctionCompiler:
         else:
             start = _Value(INT, "0")
             stop = bounds[0]
-        if len(call.args) == 3:
-            step = self._constant(call.args[2])
-        else:
-            step = 1
+        step = self._constant(call.args[2]) if len(call.args) == 3 else 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
         at = self._slot(INT)
@@ -307,7 +298,9 @@ class _FunctionCompiler:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]
         if place.kind != value.kind:
-            self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
+            self._refuse(
+                f"{name!r} is {_describe_type(place.kind)} and becomes {_describe_type(value.kind)}; use two names"
+            )
         self._set(place, value)
 
     def _place(self, node: ast.expr) -> _Value:
@@ -320,7 +313,7 @@ class _FunctionCompiler:
             column = self._expr(node.value)
             part = node.slice
             if not isinstance(column.kind, ColumnKind):
-                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+                self._refuse(f"{ast.unparse(node.value)!r} is {_describe_type(column.kind)} and has no places")
             code = column.kind.element
             if isinstance(part, ast.Slice):
                 if part.lower is None or part.upper or part.step:
@@ -411,7 +404,7 @@ class _FunctionCompiler:
 
     def _operation(self, op: ast.operator, a: _Value, b: _Value) -> _Value:
         if not {a.kind, b.kind} <= {INT, FLOAT, BOOL}:
-            self._refuse(f"arithmetic of {_shown(a.kind)} and {_shown(b.kind)}")
+            self._refuse(f"arithmetic of {_describe_type(a.kind)} and {_describe_type(b.kind)}")
         if FLOAT in (a.kind, b.kind):
             if type(op) not in _FLOAT_OPS:
                 self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
@@ -451,10 +444,7 @@ class _FunctionCompiler:
             return self._emit(FLOAT, f"fneg double {value.text}")
         if value.kind not in (INT, BOOL) or isinstance(node.op, ast.UAdd):
             self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
-        if isinstance(node.op, ast.USub):
-            operation = "sub i64 0,"
-        else:
-            operation = "xor i64 -1,"
+        operation = "sub i64 0," if isinstance(node.op, ast.USub) else "xor i64 -1,"
         return self._emit(INT, f"{operation} {self._as_int(value).text}")
 
     def _get_boolop(self, node: ast.BoolOp) -> _Value:
@@ -477,7 +467,7 @@ class _FunctionCompiler:
         if value.kind == BOOL:
             return value
         if exactly or value.kind != INT:
-            self._refuse(f"{ast.unparse(node)!r} is {_shown(value.kind)}, no truth; compare it")
+            self._refuse(f"{ast.unparse(node)!r} is {_describe_type(value.kind)}, no truth; compare it")
         return self._compare("ne", value, _Value(INT, "0"))
 
     def _get_compare(self, node: ast.Compare) -> _Value:
@@ -489,10 +479,7 @@ class _FunctionCompiler:
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
-            if isinstance(op, ast.Is):
-                order = "eq"
-            else:
-                order = "ne"
+            order = "eq" if isinstance(op, ast.Is) else "ne"
             return self._emit(BOOL, f"icmp {order} ptr {left.text}, null")
         if isinstance(op, ast.In):
             # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
@@ -511,12 +498,12 @@ class _FunctionCompiler:
         if FLOAT in (a.kind, b.kind):
             for value in (a, b):
                 if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
-                    self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
+                    self._refuse(f"a float is compared with {_describe_type(value.kind)}; write float(...)")
             a = self._as_float(a)
             b = self._as_float(b)
             return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, BOOL}:
-            self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
+            self._refuse(f"{_describe_type(a.kind)} is compared with {_describe_type(b.kind)}")
         a = self._as_int(a)
         b = self._as_int(b)
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
@@ -560,7 +547,8 @@ class _FunctionCompiler:
                 if called in _ROUNDED:
                     first = self._emit(FLOAT, f"call double @llvm.{_ROUNDED[called]}.f64(double {first.text})")
                 return self._emit(INT, f"call i64 @llvm.fptosi.sat.i64.f64(double {first.text})")
-        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(_shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
+        types = ", ".join(map(_describe_type, kinds))
+        return self._refuse(f"{ast.unparse(node)!r} of {types} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _call(self, function: FunctionType, node: ast.Call) -> _Value:
         kinds, result = self.signature(function)
@@ -585,7 +573,10 @@ class _FunctionCompiler:
         if value.kind == BOOL and kind == INT:
             return self._as_int(value)
         if value.kind != kind:
-            self._refuse(f"{what} is {_shown(value.kind)}, and has to be {_shown(kind)}; write int(...) or float(...)")
+            self._refuse(
+                f"{what} is {_describe_type(value.kind)}, and has to be {_describe_type(kind)};"
+                " write int(...) or float(...)"
+            )
         return value
 
     def _as_int(self, value: _Value) -> _Value:

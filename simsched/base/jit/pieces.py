@@ -100,12 +100,12 @@ class NativePiece(Generic[T]):
             if how not in self._natives:
                 if how not in ("", "O0", "O3"):
                     raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
-                with _counted(self.task):
+                with _count_time(self.task):
                     _require_compiler()
-                    self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._timed)
+                    self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._run_unoptimised)
             return self._natives[how]
 
-    def _timed(self, address: int) -> None:
+    def _run_unoptimised(self, address: int) -> None:
         """Run unoptimised code; when that has taken long enough, begin to optimise."""
         run = self._load("O0")
         begun = perf_counter()
@@ -212,7 +212,7 @@ def _require_compiler() -> None:
 
 
 @contextmanager
-def _counted(task: str) -> Iterator[None]:
+def _count_time(task: str) -> Iterator[None]:
     """Stop the clock of `running_time`; say what is going on if it goes on for long."""
     global _seconds, _since
     _since = begun = perf_counter()

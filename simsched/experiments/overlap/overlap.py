@@ -105,7 +105,7 @@ def overlap(
     plans = {trial.name: trial.plan for trial in listed}
     if partition:
         for i, trial in enumerate(trials):
-            side, main, plans[f"{trial.name}, divided"], time = bench.divided(trial)
+            side, main, plans[f"{trial.name}, divided"], time = bench.find_division(trial)
             if main is None:
                 others = bare(cluster).devices[0].sms
             else:

@@ -257,7 +257,7 @@ class Overlaps(Finding):
                 _percent(row.possible),
                 _percent(-row.contention),
                 _percent(-row.waits),
-                *(_divided(row.shares) if self.is_divided else ()),
+                *(_division_cells(row.shares) if self.is_divided else ()),
                 row.beside,
             )
             for row in self._table_rows()
@@ -273,7 +273,7 @@ class Overlaps(Finding):
         return table_of(title, every, rows, note=self.sentences(), best=best, left=(0, 2, len(every) - 1))
 
 
-def _divided(shares: Shares | None) -> tuple[str, str]:
+def _division_cells(shares: Shares | None) -> tuple[str, str]:
     """Return the cells of a division of SMs."""
     if shares is None:
         return ("-", "-")

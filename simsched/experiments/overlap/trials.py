@@ -149,7 +149,7 @@ class TrialBench:
                 best = Trial(TOGETHER, names, sum(one.places for one in members), "as above", plan, time)
         return best if len(members) > 1 else None
 
-    def divided(self, trial: Trial) -> tuple[Partition, Partition | None, Schedule, float]:
+    def find_division(self, trial: Trial) -> tuple[Partition, Partition | None, Schedule, float]:
         """Return the division of SMs with which an overlap is fastest; it may be slower than without one.
 
         Returns

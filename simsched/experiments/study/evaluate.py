@@ -102,7 +102,7 @@ class Evaluate:
         row["wall.row_s"] = running_time() - start
         return [self._complete(spec, row, *end)]
 
-    def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
+    def rows_of_lost_unit(self, spec: RowSpec, timed_out: bool) -> list[Row]:
         """Return the row of a unit that ended its process."""
         died = FAILED, "the process that ran it died, of too little memory or of a crash"
         ended = TIMEOUT, "did not heed the time limit; its process was ended"

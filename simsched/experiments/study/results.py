@@ -385,7 +385,7 @@ def run_study(
         ]
         memory = study.execution.get("memory_limit")
         with pool_of(executor, workers, preload=preload, memory=memory, time_limit=limit) as pool:
-            Batches(specs, evaluate, pool, keep, evaluate.died).run()
+            Batches(specs, evaluate, pool, keep, evaluate.rows_of_lost_unit).run()
         if not specs:
             keep([], 0)
     results = replace(Results.open(path), n_new=n_new)

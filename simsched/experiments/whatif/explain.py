@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
-from simsched.base.text import joined
+from simsched.base.text import join_lines
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
@@ -84,7 +84,7 @@ class Explanation(Finding):
     suggestions: tuple[Suggestion, ...]
 
     def __str__(self) -> str:
-        return joined((*self.sentences, *self._advice()))
+        return join_lines((*self.sentences, *self._advice()))
 
     __repr__ = __str__
 

@@ -21,7 +21,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.workload import baked
+from simsched.simulator.workload import bake
 
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _REMEDY: Final = "with reschedule=True (--reschedule)"
@@ -482,7 +482,7 @@ class Question(Outcome):
         """The case after the changes."""
         return self.ground.run(self.plan, self.cluster, self.cost)
 
-    def tried(self, *changes: tuple[str, Any]) -> float | str:
+    def makespan_after(self, *changes: tuple[str, Any]) -> float | str:
         """Return the makespan after further changes, or why they are refused; unknown names are raised."""
         try:
             return replace(self, changes=(*self.changes, *(make_change(*change) for change in changes))).makespan
@@ -530,7 +530,7 @@ class Question(Outcome):
         """Return the answer, which can be kept in a file."""
 
         def case(trace: Trace, plan: Schedule, cost: CostModel | None) -> Case:
-            return Case(baked(plan, trace.cluster, cost), trace.cluster, trace)
+            return Case(bake(plan, trace.cluster, cost), trace.cluster, trace)
 
         return Answer(
             changes=tuple(map(str, self.changes)),

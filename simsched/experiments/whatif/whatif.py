@@ -164,7 +164,7 @@ def sweep(
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
-            us = asked.tried((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
+            us = asked.makespan_after((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
             if isinstance(us, str):
                 reasons.append((i, j, us))
             else:
@@ -424,7 +424,7 @@ def _move(asked: Question, parameter: str, value: float | None, part: float) -> 
             return f"it is {value:g}, and there can be no less of it"
         factor = moved / value
         new = Absolute(moved)
-    makespan = asked.tried((parameter, new))
+    makespan = asked.makespan_after((parameter, new))
     if isinstance(makespan, str):
         return makespan
     return (factor, makespan)

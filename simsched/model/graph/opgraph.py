@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.codec import Document
-from simsched.base.errors import GraphError, shown
+from simsched.base.errors import GraphError, brief_text
 from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import columns as by
@@ -115,7 +115,7 @@ class OpGraph(by.Columnar, Document):
             strange = next((row for row in objects if not isinstance(row, kind)), None)
             if strange is not None:
                 raise GraphError(
-                    f"OpGraph takes operators, edges and then a name: {shown(strange)} is no {kind.__name__}"
+                    f"OpGraph takes operators, edges and then a name: {brief_text(strange)} is no {kind.__name__}"
                 )
         self.__dict__["names"] = names = tuple(op.name for op in rows)
         index = self.index

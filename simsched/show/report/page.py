@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import MissingDependencyError, ReportError, SimschedError
 from simsched.base.io import write_file
-from simsched.base.numeric import grouped
-from simsched.base.text import joined
+from simsched.base.numeric import group_by_key
+from simsched.base.text import join_lines
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_gain, format_time
 from simsched.experiments.result import Result, TextTable, table_of
 from simsched.model import Cluster, OpGraph
@@ -367,7 +367,7 @@ def _advice(found: "advise.Advice") -> Sequence[Section]:
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}",
         text(" ".join(found.verdict), "lead"),
-        table(found.table()._replace(note=joined(found.notes()))),
+        table(found.table()._replace(note=join_lines(found.notes()))),
         table(table_of("What to type next", ("to", "type"), found.commands.items(), left=(0, 1))),
         pairs("What was assumed", found.assumed.items()),
     )
@@ -472,8 +472,8 @@ def _study(results: "study.Results") -> Sequence[Section]:
     status = table(results.status())
     if not done:
         return (Section(results.study.name, text(lead, "warning"), status), about)
-    speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
-    spellings = grouped(
+    speedups = group_by_key((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
+    spellings = group_by_key(
         ((row["scheduler"], key.removeprefix("search.")), float(value))
         for row in done
         for key, value in row.items()
