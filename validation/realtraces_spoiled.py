@@ -5,7 +5,8 @@
 It prints, for the traces of torch.profiler in a folder:
 
 - how far the replay of the first step is off if the recording begins at a random moment, while a device is busy;
-- how many mutants replay or measure over 5 % off without a line that says so;
+- how many mutants replay or measure over 5 % off without a line that says so: those, and traces with ids of other
+  records or with another clock of the device;
 - the time of an import over that of ``json.loads``.
 """
 
@@ -78,7 +79,25 @@ def merged(events: list[Event], _: set[int], rng: random.Random) -> list[Event]:
     return together
 
 
-MUTATIONS: Final[Sequence[Mutation]] = (dropped, doubled, shifted, zeroed, merged)
+def relinked(events: list[Event], rows: set[int], rng: random.Random) -> list[Event]:
+    """Return the events, some of them with the correlation id of another one."""
+    ids = [event["args"]["correlation"] for event in events if event["args"].get("correlation")]
+    for k in sorted(rows):
+        if ids and events[k]["args"].get("correlation"):
+            events[k]["args"]["correlation"] = rng.choice(ids)
+    return events
+
+
+def unsynchronised(events: list[Event], _: set[int], rng: random.Random) -> list[Event]:
+    """Return the events, all of the device up to 10 ms earlier or later."""
+    later = rng.choice([-1, 1]) * 10 ** rng.uniform(0, 4)
+    for event in events:
+        if event.get("cat") in _ON_DEVICE:
+            event["ts"] = max(0.0, event["ts"] + later)
+    return events
+
+
+MUTATIONS: Final[Sequence[Mutation]] = (dropped, doubled, shifted, zeroed, merged, relinked, unsynchronised)
 
 
 def mutant(document: Document, mutate: Mutation, rng: random.Random) -> Document:
