@@ -143,7 +143,7 @@ def cut(document: Document, at: float) -> Document:
 
 def busy_moment(document: Document, rng: random.Random) -> float | None:
     """Return a moment at which work waits on a device whose call was before, or None if the host is never ahead."""
-    calls = {}
+    calls: dict[Any, float] = {}
     for event in document["traceEvents"]:
         if event.get("ph") == "X" and event.get("cat") in ("cuda_runtime", "cuda_driver"):
             calls.setdefault(event["args"].get("correlation"), event["ts"])
@@ -220,7 +220,7 @@ def _documents(folder: Path) -> dict[str, Document]:
 
 def _cuts(documents: dict[str, Document], n: int, seed: int, path: Path) -> str:
     rng = random.Random(seed)
-    rows = []
+    rows: list[tuple[str, float, float, float]] = []
     names = [name for name, document in documents.items() if busy_moment(document, rng) is not None]
     for k in range(n if names else 0):
         name = names[k % len(names)]
@@ -231,10 +231,10 @@ def _cuts(documents: dict[str, Document], n: int, seed: int, path: Path) -> str:
             error, starts = first_step_error(path)
         except SimschedError:  # no work is left in the step
             continue
-        rows.append([name, f"{at:.0f}", 100 * abs(error), 100 * starts])
+        rows.append((name, at, 100 * abs(error), 100 * starts))
     off = [row[2] for row in rows]
     late = [row[3] for row in rows]
-    cells = [[row[0], row[1], f"{row[2]:.2f}", f"{row[3]:.2f}"] for row in rows]
+    cells = [[name, f"{at:.0f}", f"{error:.2f}", f"{starts:.2f}"] for name, at, error, starts in rows]
     if rows:
         cells.append(["median", "", f"{median(off):.2f}", f"{median(late):.2f}"])
         cells.append(["worst", "", f"{max(off):.2f}", f"{max(late):.2f}"])
