@@ -204,7 +204,7 @@ class TracedStep:
         follows = np.concatenate([[False], (np.diff(activities.stream[order]) == 0)])
         gap = start[order] - np.concatenate([[0], end[order][:-1]])
         queued = follows & has_call[order] & (call_end[order] + HELD < start[order] - gap) & (gap < _LONGEST_GAP)
-        waiting = [node for nodes in self.nodes.values() for node in nodes if node.sources]
+        waiting = [node for nodes in self.nodes.values() for node in nodes if node.lag >= 0]
         queued &= ~np.isin(order, [node.op for node in waiting])
         costs: dict[str, float] = {}
         if launch >= 0:
