@@ -18,7 +18,7 @@ _STEP: Final = 32
 """Ns between two readings of a device's clock, in traces that do not round times to whole us."""
 
 
-class Node(NamedTuple):
+class CapturedNode(NamedTuple):
     """A node of a captured graph.
 
     Parameters
@@ -39,7 +39,9 @@ class Node(NamedTuple):
     lag: int
 
 
-def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], end: Sequence[int]) -> list[Node]:
+def nodes_of(
+    ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], end: Sequence[int]
+) -> list[CapturedNode]:
     """Return the nodes of one launch of a captured graph, without the first one.
 
     Parameters
@@ -92,5 +94,5 @@ def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], e
             if source == last or (before >= 0 and is_idle and source not in awaited and end[source] > least)
         )
         awaited.update(chosen)
-        nodes.append(Node(op, before, chosen, start[op] - end[last] if last >= 0 else -1))
+        nodes.append(CapturedNode(op, before, chosen, start[op] - end[last] if last >= 0 else -1))
     return nodes
