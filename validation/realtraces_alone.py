@@ -58,7 +58,8 @@ def alone_row(name: str, alone: TracedProgram, beside: TracedProgram) -> Row | N
             "starts": 100 * float(off.mean()) / beside.measured_makespan,
         }
         if graphs:
-            spans = [_span(starts, ends, ops) / _span(*beside.times.T, ops) for ops in graphs]
+            measured = beside.times
+            spans = [_span(starts, ends, ops) / _span(measured[:, 0], measured[:, 1], ops) for ops in graphs]
             figures[contention]["worst graph"] = 100 * max(abs(span - 1) for span in spans)
     return Row(
         "streams by times of one stream",

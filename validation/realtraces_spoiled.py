@@ -5,7 +5,8 @@
 It prints, for the traces of torch.profiler in a folder:
 
 - how far the replay of the first step is off if the recording begins at a random moment, while a device is busy;
-- how many mutants replay or measure over 5 % off without a line that says so;
+- how many mutants replay or measure over 5 % off without a line that says so: those, and traces with ids of other
+  records or with another clock of the device;
 - the time of an import over that of ``json.loads``.
 """
 
@@ -78,7 +79,25 @@ def merged(events: list[Event], _: set[int], rng: random.Random) -> list[Event]:
     return together
 
 
-MUTATIONS: Final[Sequence[Mutation]] = (dropped, doubled, shifted, zeroed, merged)
+def relinked(events: list[Event], rows: set[int], rng: random.Random) -> list[Event]:
+    """Return the events, some of them with the correlation id of another one."""
+    ids = [event["args"]["correlation"] for event in events if event["args"].get("correlation")]
+    for k in sorted(rows):
+        if ids and events[k]["args"].get("correlation"):
+            events[k]["args"]["correlation"] = rng.choice(ids)
+    return events
+
+
+def unsynchronised(events: list[Event], _: set[int], rng: random.Random) -> list[Event]:
+    """Return the events, all of the device up to 10 ms earlier or later."""
+    later = rng.choice([-1, 1]) * 10 ** rng.uniform(0, 4)
+    for event in events:
+        if event.get("cat") in _ON_DEVICE:
+            event["ts"] = max(0.0, event["ts"] + later)
+    return events
+
+
+MUTATIONS: Final[Sequence[Mutation]] = (dropped, doubled, shifted, zeroed, merged, relinked, unsynchronised)
 
 
 def mutant(document: Document, mutate: Mutation, rng: random.Random) -> Document:
@@ -124,7 +143,7 @@ def cut(document: Document, at: float) -> Document:
 
 def busy_moment(document: Document, rng: random.Random) -> float | None:
     """Return a moment at which work waits on a device whose call was before, or None if the host is never ahead."""
-    calls = {}
+    calls: dict[Any, float] = {}
     for event in document["traceEvents"]:
         if event.get("ph") == "X" and event.get("cat") in ("cuda_runtime", "cuda_driver"):
             calls.setdefault(event["args"].get("correlation"), event["ts"])
@@ -201,7 +220,7 @@ def _documents(folder: Path) -> dict[str, Document]:
 
 def _cuts(documents: dict[str, Document], n: int, seed: int, path: Path) -> str:
     rng = random.Random(seed)
-    rows = []
+    rows: list[tuple[str, float, float, float]] = []
     names = [name for name, document in documents.items() if busy_moment(document, rng) is not None]
     for k in range(n if names else 0):
         name = names[k % len(names)]
@@ -212,10 +231,10 @@ def _cuts(documents: dict[str, Document], n: int, seed: int, path: Path) -> str:
             error, starts = first_step_error(path)
         except SimschedError:  # no work is left in the step
             continue
-        rows.append([name, f"{at:.0f}", 100 * abs(error), 100 * starts])
+        rows.append((name, at, 100 * abs(error), 100 * starts))
     off = [row[2] for row in rows]
     late = [row[3] for row in rows]
-    cells = [[row[0], row[1], f"{row[2]:.2f}", f"{row[3]:.2f}"] for row in rows]
+    cells = [[name, f"{at:.0f}", f"{error:.2f}", f"{starts:.2f}"] for name, at, error, starts in rows]
     if rows:
         cells.append(["median", "", f"{median(off):.2f}", f"{median(late):.2f}"])
         cells.append(["worst", "", f"{max(off):.2f}", f"{max(late):.2f}"])

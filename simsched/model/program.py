@@ -318,7 +318,7 @@ class Program(Columnar, Document):
         """Return the program with streams that are bound to some SMs."""
         return Program(**self._parts | {"partitions": partitions})
 
-    def prioritized(self, priority: npt.ArrayLike) -> "Program":
+    def with_priority(self, priority: npt.ArrayLike) -> "Program":
         """Return the program with other stream priorities of its operators, shape (n_ops,)."""
         return Program(**self._parts | {"priority": priority})
 

@@ -47,7 +47,7 @@ def test_a_moment_is_between_a_call_and_its_kernel(ahead):
 def test_command(ahead, tmp_path, capsys):
     document, path = ahead
     path.write_text(json.dumps(document), encoding="utf-8")
-    assert realtraces_spoiled.main([str(tmp_path), "--cuts", "2", "--mutants", "10"]) == 0
+    assert realtraces_spoiled.main([str(tmp_path), "--cuts", "2", "--mutants", "14"]) == 0
     text = capsys.readouterr().out
     assert text.index("First step of a recording") < text.index("| dropped | 2 | 0 | 0 |") < text.index("json.loads")
     assert realtraces_spoiled.main([str(tmp_path / "none")]) == 2

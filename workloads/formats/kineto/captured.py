@@ -18,7 +18,7 @@ _STEP: Final = 32
 """Ns between two readings of a device's clock, in traces that do not round times to whole us."""
 
 
-class Node(NamedTuple):
+class CapturedNode(NamedTuple):
     """A node of a captured graph.
 
     Parameters
@@ -30,7 +30,7 @@ class Node(NamedTuple):
     sources
         The nodes of other streams that it waited for, one for each stream.
     lag
-        Ns from the end of the last source to its start.
+        Ns from the end of the last source to its start; -1 if it did not start later than its stream allows.
     """
 
     op: int
@@ -39,7 +39,9 @@ class Node(NamedTuple):
     lag: int
 
 
-def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], end: Sequence[int]) -> list[Node]:
+def nodes_of(
+    ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], end: Sequence[int]
+) -> list[CapturedNode]:
     """Return the nodes of one launch of a captured graph, without the first one.
 
     Parameters
@@ -51,9 +53,11 @@ def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], e
 
     Notes
     -----
-    A node that starts more than twice the usual gap after the previous node of its stream, or is the first one there,
-    waited for the nodes that ended last before it on those other streams that are idle when it starts, unless they
-    ended before the previous node did.
+    The first node of a stream waited for the node that ended last before it: a fork. A node that starts more than twice
+    the usual gap after the previous node of its stream waited for the nodes that ended last before it on those other
+    streams that are idle when it starts, unless they ended before the previous node did, or another node waited for
+    them: a join. So did a node that starts when no other one
+    runs: streams of a captured graph are joined, and this may be where.
     """
     rounding = _WHOLE if all(start[op] % _WHOLE == 0 for op in ops) else _STEP
     lanes: dict[int, list[int]] = defaultdict(list)
@@ -66,17 +70,29 @@ def nodes_of(ops: Sequence[int], lane_of: Sequence[int], start: Sequence[int], e
     usual = int(np.median(gaps)) if len(gaps) >= _FEW else _USUAL
     ends = {lane: np.maximum.accumulate([end[op] for op in its]).tolist() for lane, its in lanes.items()}
     place = {op: k for k, op in enumerate(ops)}
+    awaited: set[int] = set()
+    running: list[int] = []
     nodes = []
     for op, before in zip(ops[1:], previous[1:], strict=True):
-        latest = start[op] + rounding
         free = end[before] if before >= 0 else -1
+        is_late = before < 0 or start[op] - free > _LATE * usual + rounding
+        running = [other for other in (*running, ops[place[op] - 1]) if end[other] > start[op] + rounding]
         sources = []
-        if before < 0 or start[op] - free > _LATE * usual + rounding:
+        if is_late or not running:
             for lane, its in lanes.items():
-                k = bisect_right(ends[lane], latest) - 1
-                if lane != lane_of[op] and k >= 0 and ends[lane][k] > free and place[its[k]] < place[op]:
-                    sources.append((its[k], k + 1 == len(its) or start[its[k + 1]] >= start[op]))
+                k = bisect_right(ends[lane], start[op] + rounding) - 1
+                if lane != lane_of[op] and k >= 0 and place[its[k]] < place[op]:
+                    is_idle = k + 1 == len(its) or start[its[k + 1]] >= start[op]
+                    sources.append((its[k], is_idle))
         last = max((source for source, _ in sources), key=end.__getitem__, default=-1)
-        awaited = tuple(source for source, is_idle in sources if is_idle or source == last)
-        nodes.append(Node(op, before, awaited, start[op] - end[last] if last >= 0 else 0))
+        if last >= 0 and (not is_late or end[last] <= free):
+            last = -1
+        least = free if running else -1
+        chosen = tuple(
+            source
+            for source, is_idle in sources
+            if source == last or (before >= 0 and is_idle and source not in awaited and end[source] > least)
+        )
+        awaited.update(chosen)
+        nodes.append(CapturedNode(op, before, chosen, start[op] - end[last] if last >= 0 else -1))
     return nodes

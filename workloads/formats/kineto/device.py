@@ -62,7 +62,7 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     others = []
     for row in properties:
         its = row.take("id", int)
-        device = _described(row, its)
+        device = _device_in(row, its)
         if its == number:
             return device
         others.append(device)
@@ -72,7 +72,7 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     return None
 
 
-def _described(row: Record, number: int) -> MeasuredDevice:
+def _device_in(row: Record, number: int) -> MeasuredDevice:
     """Return a device of the list of properties."""
     major = row.take("computeMajor", int, None)
     minor = row.take("computeMinor", int, None)

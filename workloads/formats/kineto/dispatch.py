@@ -28,7 +28,7 @@ _LEFT: Final = 0.5
 Place = tuple[int, int]
 
 
-class _Meeting(NamedTuple):
+class _Encounter(NamedTuple):
     """A later kernel that became ready while an earlier one of another stream had blocks to place."""
 
     earlier: int
@@ -50,22 +50,22 @@ def as_dispatched(program: TracedProgram) -> Program:
     if memo is not None:
         return memo
     places: dict[int, int] = {}
-    meetings = list(_meetings(program, places))
+    encounters = list(_encounters(program, places))
     operators = program.graph.operators
     place_of = [(op.attributes["device"], op.attributes["stream"]) for op in operators]
-    first = _streams_of_priority(program, meetings, place_of)
+    first = _streams_of_priority(program, encounters, place_of)
     blocks: Ints = np.array(program.graph.kernel_blocks)
-    for earlier, later, is_soon in meetings:
+    for earlier, later, is_soon in encounters:
         if is_soon and place_of[later] not in first:
             row = program.graph.kernel_ptr[earlier]
             blocks[row] = min(int(blocks[row]), max(1, int(_LEFT * places[earlier])))
     priority = np.array([-1 if place in first else 0 for place in place_of], np.int64)
-    dispatched = program.prioritized(priority).over(with_blocks(program.graph, blocks))
+    dispatched = program.with_priority(priority).over(with_blocks(program.graph, blocks))
     program.__dict__["as_dispatched"] = dispatched
     return dispatched
 
 
-def _meetings(program: TracedProgram, places: dict[int, int]) -> Iterator[_Meeting]:
+def _encounters(program: TracedProgram, places: dict[int, int]) -> Iterator[_Encounter]:
     """Yield the kernels that met, and note how many blocks of each earlier one the device holds."""
     operators = program.graph.operators
     times = program.times
@@ -80,7 +80,7 @@ def _meetings(program: TracedProgram, places: dict[int, int]) -> Iterator[_Meeti
         for earlier, _, placed in running[device]:
             is_apart = operators[earlier].attributes["stream"] != op.attributes["stream"]
             if is_apart and ready[earlier] < ready[i] < placed:
-                yield _Meeting(earlier, i, start < placed)
+                yield _Encounter(earlier, i, start < placed)
         if op.kind == "kernel" and end - start >= _LONG:
             kernel = op.kernels[0]
             try:
@@ -93,13 +93,15 @@ def _meetings(program: TracedProgram, places: dict[int, int]) -> Iterator[_Meeti
                 running[device].append((i, end, start + _SOON * (1 - 2 / waves) * (end - start)))
 
 
-def _streams_of_priority(program: TracedProgram, meetings: list[_Meeting], place_of: list[Place]) -> dict[Place, None]:
+def _streams_of_priority(
+    program: TracedProgram, encounters: list[_Encounter], place_of: list[Place]
+) -> dict[Place, None]:
     """Return the devices and streams whose kernels did not wait for earlier ones."""
     sooner: dict[Place, set[int]] = defaultdict(set)
     waited: Counter[Place] = Counter()
     with_collectives: dict[Place, None] = {}
     told: set[tuple[int, Place]] = set()
-    for earlier, later, is_soon in meetings:
+    for earlier, later, is_soon in encounters:
         place = place_of[later]
         if is_soon:
             sooner[place].add(earlier)

@@ -328,7 +328,7 @@ class _Collector:
                 rows[field::width] = map(_number, rows[field::width])
         if width == _N_ACTIVITY:
             for field in _PLACES:
-                rows[field::width] = _numbered(rows[field::width])
+                rows[field::width] = _place_numbers(rows[field::width])
             are_places = min(min(rows[field::width], default=0) for field in _PLACES) >= 0
         else:
             are_places = True
@@ -434,7 +434,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _numbered(values: list[Any]) -> list[int]:
+def _place_numbers(values: list[Any]) -> list[int]:
     """Return numbers of devices or streams, texts by the number at their end, -1 for what is none.
 
     Numbers of 2^31 or more, as pointers are, get the free numbers in the order in which they come.

@@ -117,15 +117,15 @@ def _deployment(program: TracedProgram) -> str:
     of = program.of_trace
     places = {(op.attributes["device"], op.attributes["stream"]) for op in program.graph.operators[: of.n_own]}
     parts = [
-        f"{of.n_own} operators on {_counted(len(places), 'stream')}",
-        f"{_counted(len({device for device, _ in places}), 'device')} ({program.cluster.devices[0].model})",
+        f"{of.n_own} operators on {_count_of(len(places), 'stream')}",
+        f"{_count_of(len({device for device, _ in places}), 'device')} ({program.cluster.devices[0].model})",
     ]
     if of.n_graphs:
-        parts.append(f"captured graphs launched {_counted(of.n_graphs, 'time')}")
+        parts.append(f"captured graphs launched {_count_of(of.n_graphs, 'time')}")
     return ", ".join(parts)
 
 
-def _counted(n: int, noun: str) -> str:
+def _count_of(n: int, noun: str) -> str:
     if n == 1:
         return f"1 {noun}"
     return f"{n} {noun}s"

@@ -103,6 +103,7 @@ class _Issuer:
         self._record_of = records_by_order(self._calls, step.events.syncs)
         self._pending: dict[tuple[int, int], list[int]] = {}  # device and stream -> awaited since its last launch
         self._recorded: dict[int, list[int]] = {}  # row of a record -> the operators that end before it
+        self._is_issued = [call < 0 or op >= step.n_own for op, call in enumerate(step.call.tolist())]
         self._usual = round(1e3 * step.costs.get("launch", 0.0))
 
     def issue(self) -> IssuedStep:
@@ -219,6 +220,7 @@ class _Issuer:
 
     def _follow(self, thread: HostThread, op: int) -> None:
         """Add the dependencies that a launched operator has by its thread."""
+        self._is_issued[op] = True
         lane = self._lane_of[op]
         if lane not in thread.served:
             thread.served.add(lane)
@@ -373,6 +375,7 @@ class _Issuer:
 
     def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int, late: int = 0) -> None:
         """Let a thread wait for the ends of operators, and take `late` ns more: what the last one was late by."""
+        ops = [op for op in ops if self._is_issued[op]]  # wrong records may put a call before the launch that it awaits
         if not ops:
             return
         events_of = self._issued.events_of
@@ -390,6 +393,8 @@ class _Issuer:
 
     def _depend(self, thread: HostThread, lane: int, op: int, source: int, start: int, end: int) -> None:
         """Let a stream, and so its next operator (-1: none), wait for another operator."""
+        if not self._is_issued[source]:
+            return
         self._holds[lane] = max(self._holds.get(lane, 0), self._end[source])
         self._row(thread, WAIT, lane, self._issued.events_of[source], start, end)
         if op >= 0:

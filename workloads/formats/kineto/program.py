@@ -83,10 +83,10 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
     before the call. Those waits are counted as guessed.
 
     *Captured graphs.* The nodes of a graph that is launched run in the order of their start on each stream. The first
-    on a further stream waits for the operators before the graph. That node, and another one that started more than
-    twice the usual gap later than its stream allowed, waits for the nodes that ended last before it on idle streams: a
-    guessed wait. The device's `hop` is the median time from the ends of those nodes to its start. The next launch on
-    the stream of the first node waits for all nodes.
+    on a further stream waits for the operators before the graph. Waits between nodes are guessed where a node started
+    later than its stream allowed, and where no other node ran when it started (see `nodes_of`). The device's `hop` is
+    the median time from the ends of those nodes to its start. The next launch on the stream of the first node waits for
+    all nodes.
 
     *Earlier work.* Work that was launched before the step and ran into it is one operator for each stream, which is
     there from the beginning.

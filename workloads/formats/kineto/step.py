@@ -12,7 +12,7 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.model import Cluster, Device, Floats, Ints, Kernel
 from simsched.model.cluster import occupancy
 from workloads.formats.kineto.apis import launches_early, launches_kernel
-from workloads.formats.kineto.captured import Node, nodes_of
+from workloads.formats.kineto.captured import CapturedNode, nodes_of
 from workloads.formats.kineto.collectives import RankCollective, communicators, short_name
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, Codes, MeasuredKind
@@ -174,7 +174,7 @@ class TracedStep:
             lane.called.append(max(int(time), lane.called[-1] if lane.called else 0))
             lane.ends.append(max(self.end[op], lane.ends[-1] if lane.ends else 0))
 
-    def _nodes(self) -> dict[int, list[Node]]:
+    def _nodes(self) -> dict[int, list[CapturedNode]]:
         """Return the nodes of each launch of a captured graph, without the first one, by the first one."""
         launched: dict[int, list[int]] = defaultdict(list)
         for op, call in enumerate(self.call[: self.n_own].tolist()):
@@ -204,7 +204,7 @@ class TracedStep:
         follows = np.concatenate([[False], (np.diff(activities.stream[order]) == 0)])
         gap = start[order] - np.concatenate([[0], end[order][:-1]])
         queued = follows & has_call[order] & (call_end[order] + HELD < start[order] - gap) & (gap < _LONGEST_GAP)
-        waiting = [node for nodes in self.nodes.values() for node in nodes if node.sources]
+        waiting = [node for nodes in self.nodes.values() for node in nodes if node.lag >= 0]
         queued &= ~np.isin(order, [node.op for node in waiting])
         costs: dict[str, float] = {}
         if launch >= 0:
