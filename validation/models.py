@@ -122,7 +122,7 @@ def touched_bytes(module: Any, inputs: Sequence[Any]) -> float:
             copy(*inputs)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return counter.total
+    return float(counter.total)
 
 
 def _call_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any) -> float:
@@ -233,8 +233,9 @@ def published(name: str) -> tuple[Any, Sequence[Any]]:
     if model in ("googlenet", "inception_v3"):
         options |= {"init_weights": False, "aux_logits": False}
     size = 299 if model == "inception_v3" else 224
-    with suppress(RuntimeError):  # a torchvision without its compiled half has no operator of this name
-        torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    for operator in ("nms", "qnms"):
+        with suppress(RuntimeError):  # torchvision without its compiled half has no operators of these names
+            torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float limit) -> Tensor")
     models = importlib.import_module("torchvision").models
     return getattr(models, model)(**options), [torch.randn(1, 3, size, size)]
 

@@ -1,4 +1,4 @@
-"""Operators that an exporter wrote as several, made one again: attention, normalisations of layers and groups, GELU, SiLU.
+"""Operators that an exporter wrote as several, made one again: attention, norms of layers and groups, GELU, SiLU.
 
 ONNX got an operator for these late (layer normalisation with set 17, GELU with 20, attention with 23, SiLU with 24).
 Before, an exporter writes the formula. PyTorch, from which the formula comes, launches one kernel for each, and so do
