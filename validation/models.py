@@ -138,8 +138,11 @@ def _call_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], value
     if plain in _PICKS:
         return 2 * _nbytes(outputs[0]) + sum(map(_nbytes, _tensors(args[1:])))
     if plain in (*_PUTS, *_ADDS) and in_place:
-        source = list(_tensors(args))[-1]
-        return sum(map(_nbytes, _tensors(args[1:]))) + _nbytes(source) * (2 if plain in _ADDS else 1)
+        given = sum(map(_nbytes, _tensors(args[1:])))
+        rows_touched = _nbytes(list(_tensors(args))[-1])
+        if plain in _ADDS:
+            return given + 2 * rows_touched
+        return given + rows_touched
     if plain == "copy":
         return _nbytes(args[0]) + _nbytes(args[1])
     if plain in _FILLS:
@@ -181,10 +184,12 @@ def by_onnx(module: Any, inputs: Sequence[Any], *, dynamo: bool = False) -> OpGr
     """Return the graph of the ONNX file that an exporter of PyTorch writes, with batch norms as operators."""
     import torch
 
-    options: dict[str, Any] = {"training": torch.onnx.TrainingMode.PRESERVE, "opset_version": 17}
+    options: dict[str, Any] = {}
+    if not dynamo:
+        options = {"training": torch.onnx.TrainingMode.PRESERVE, "opset_version": 17}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        torch.onnx.export(module, tuple(inputs), path, dynamo=dynamo, verbose=False, **({} if dynamo else options))
+        torch.onnx.export(module, tuple(inputs), path, dynamo=dynamo, verbose=False, **options)
         return read_onnx(path)
 
 
@@ -210,7 +215,10 @@ def rows(name: str, module: Any, inputs: Sequence[Any]) -> Iterator[str]:
         reached = reachability(graph)
         if first is None:
             first = reached
-        same = "equal" if reached == first else f"{len(reached)} products, not {len(first)}"
+        if reached == first:
+            same = "equal"
+        else:
+            same = f"{len(reached)} products, {len(first)} by torch.fx"
         share = f"{100 * (graph.nbytes.sum() / touched - 1):+.1f} %"
         yield f"| {name} | {path} | {product_flops(graph) / max(1.0, flops):.6f} | {share} | {same} |"
 
@@ -232,7 +240,9 @@ def published(name: str) -> tuple[Any, Sequence[Any]]:
     options: dict[str, Any] = {"weights": None}
     if model in ("googlenet", "inception_v3"):
         options |= {"init_weights": False, "aux_logits": False}
-    size = 299 if model == "inception_v3" else 224
+    size = 224
+    if model == "inception_v3":
+        size = 299
     for operator in ("nms", "qnms"):
         with suppress(RuntimeError):  # torchvision without its compiled half has no operators of these names
             torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float limit) -> Tensor")

@@ -404,8 +404,10 @@ def _group_norm(graph: _Steps, place: int) -> _Formula | None:
         return None
     grouping = graph.steps[before.producer]
     start = _variable(grouping)
-    shape = None if start is None else start.shape
-    if start is None or shape is None or before.shape is None or len(shape) < 3 or len(before.shape) < 3:
+    if start is None or start.shape is None or before.shape is None:
+        return None
+    shape = start.shape
+    if len(shape) < 3 or len(before.shape) < 3:
         return None
     if grouping.op_type != "Reshape" or graph.steps[after].op_type != "Reshape" or before.shape[0] != shape[0]:
         return None
@@ -413,8 +415,10 @@ def _group_norm(graph: _Steps, place: int) -> _Formula | None:
     parameters: list[Tensor] = []
     last = graph.follower(after)
     for op_type in ("Mul", "Add"):
-        step = None if last is None else graph.steps[last]
-        if step is None or last is None or step.domain or step.op_type != op_type or len(step.read) != 1:
+        if last is None:
+            break
+        step = graph.steps[last]
+        if step.domain or step.op_type != op_type or len(step.read) != 1:
             break
         parameters += [x for x in step.given if x.constant]
         members.append(last)

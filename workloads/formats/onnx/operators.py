@@ -138,6 +138,8 @@ _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than th
 _READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # other copies read only the part that they write
 _PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
+_DYNAMIC: Final = ("DynamicQuantizeMatMul",)
+"""Products that round their first factor to the format of the second."""
 _NAMES: Final = {
     "Sum": "add",
     "Swish": "silu",
@@ -179,7 +181,13 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     supported = rule is not None
     computes = supported and (step.op_type in PRODUCTS or step.op_type in CONTRIB_PRODUCTS)
     try:
-        elem = next((x.elem for x in (step.given if computes else step.written)), 0)
+        if step.op_type in _DYNAMIC:
+            named = step.given[1:]
+        elif computes:
+            named = step.given
+        else:
+            named = step.written
+        elem = next((x.elem for x in named), 0)
         costs = step.formats.costs(elem)
         if rule is None:
             cost = _unsupported_cost(step)
@@ -438,7 +446,9 @@ def _scatter(step: Step, costs: Costs) -> Cost:
     adds = step.attributes.get("reduction", "none") != "none"
     work = costs.moved_rows(prod(updates.shape) // max(1, length), length)
     written = min(touched, step.nbytes(step.given[0]) or touched)  # a row that is written twice is in the cache
-    return _moving(step, work, read + (written if adds else 0.0), written)
+    if adds:
+        read += written
+    return _moving(step, work, read, written)
 
 
 def _top(step: Step, costs: Costs) -> Cost:
@@ -450,11 +460,13 @@ def _top(step: Step, costs: Costs) -> Cost:
 def _fourier(step: Step, costs: Costs) -> Cost:
     """Make a Fourier transform of 5 n log2(n) FLOP for n complex numbers, half of them where one side is real."""
     shapes = step.shape_in(0), step.shape_out()
-    numbers = step.input(2)
-    axes = None if numbers is None else numbers.numbers()
-    axis = step.attributes.get("axis", 1) if axes is None else int(axes.ravel()[0])
+    axis = step.attributes.get("axis", 1)
+    given = step.input(2)
+    if given is not None and (numbers := given.numbers()) is not None:
+        axis = int(numbers.ravel()[0])
     complex_shape = max((shape[:-1] for shape in shapes), key=prod)
-    share = 1.0 if min(shape[-1] for shape in shapes) == 2 else 0.5
+    n_parts = min(shape[-1] for shape in shapes)  # 2 where both sides are complex
+    share = n_parts / 2.0
     length = max(shape[:-1][axis + (len(shape) * (axis < 0))] for shape in shapes)
     work = costs.elementwise(complex_shape, flops=5.0 * log2(max(2, length)) * share, rule="permute")
     return Cost("fft", (work,), weight_nbytes=0.0)
