@@ -175,12 +175,36 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     return after_fusion
 
 
+def marked_pass(report: Callable[[Sequence[FusedKernel], Mapping[str, Sequence[str]]], None]) -> Callable[[Any], Any]:
+    """Return a pass after fusion that keeps the order of Inductor and has each kernel annotated by its name.
+
+    Parameters
+    ----------
+    report
+        Is called with the kernels, and with the names of the functions of Triton that each of those that launch calls;
+        the names are there once the wrapper is written.
+    """
+
+    def after_fusion(nodes: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        kernels, _, _ = _read(nodes, V.graph)
+        marking = _Marking(V.graph, nodes, kernels)
+        report(kernels, marking.functions)
+        marking.install()
+        return nodes
+
+    return after_fusion
+
+
 def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[Allocation], int | None]:
     """Return the kernels of nodes, the memory that they touch, and the CUDA device, or None on the CPU."""
     devices = {node.get_device() for node in nodes} - {None}
     if len(devices) != 1:
         raise BackendError(f"its kernels are on {len(devices)} devices; streams are for one")
     (device,) = devices
+    if graph.cpp_wrapper:
+        raise BackendError("Inductor writes its wrapper in C++; streams need one in Python")
     if device.type not in ("cpu", "cuda"):
         raise BackendError(f"its kernels are on {device.type!r}; streams are for 'cuda'")
     _refuse(nodes)
@@ -336,19 +360,11 @@ def _estimate(node: Any) -> float | None:
     return time if 0.0 < time < float("inf") else None
 
 
-class _Emission:
-    """What is written between the kernels of one wrapper."""
+class _Writing:
+    """What is written before each kernel of one wrapper, and after the last one."""
 
-    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+    def __init__(self, graph: Any, nodes: Sequence[Any]) -> None:
         self._graph, self._scheduler, self._nodes = graph, graph.scheduler, list(nodes)
-        self._plan, self._index = plan, index
-        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
-        self._on = 0
-        self._begun = False
-
-    @property
-    def _is_forked(self) -> bool:
-        return self._index is not None and self._plan.n_streams > 1
 
     def install(self) -> None:
         """Install the hooks of the scheduler; the wrapper does not exist yet."""
@@ -358,30 +374,96 @@ class _Emission:
         def generated(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
                 raise BackendError("Inductor changed its kernels after they were planned")
-            self._hook(self._graph.wrapper_code)
+            wrapper = self._graph.wrapper_code
+            leave = wrapper.codegen_device_guard_exit
+
+            def left() -> Any:
+                self._end()
+                return leave()
+
+            wrapper.codegen_device_guard_exit = left
+            self._hook(wrapper)
             return generate(nodes)
 
         def entered(node: Any) -> Any:
+            self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
             self._before(node)
             return enter(node)
 
         scheduler._codegen, scheduler.enter_context = generated, entered
 
     def _hook(self, wrapper: Any) -> None:
-        free, leave = wrapper.codegen_free, wrapper.codegen_device_guard_exit
+        """Change the wrapper before it is written."""
+
+    def _before(self, node: Any) -> None:
+        """Write what comes before a kernel."""
+
+    def _end(self) -> None:
+        """Write what comes after the last kernel."""
+
+    def _write(self, text: str) -> None:
+        self._graph.wrapper_code.writeline(text)
+
+
+class _Marking(_Writing):
+    """An annotation around each kernel, and the functions of Triton that it calls by its name."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], kernels: Sequence[FusedKernel]) -> None:
+        super().__init__(graph, nodes)
+        self.functions: dict[str, list[str]] = {kernel.name: [] for kernel in kernels if kernel.launches}
+        self._at: str | None = None
+
+    def _hook(self, wrapper: Any) -> None:
+        call = wrapper.generate_kernel_call
+
+        def called(function: str, *args: Any, **more: Any) -> Any:
+            if self._at is not None and more.get("triton", True):
+                self.functions[self._at].append(function)
+            return call(function, *args, **more)
+
+        wrapper.generate_kernel_call = called
+
+    def _before(self, node: Any) -> None:
+        if node.get_name() not in self.functions:
+            return
+        if self._at is None:
+            self._write("from hwbackend.inductor.profiled import Marks")
+            self._write("marks = Marks()")
+        self._at = node.get_name()
+        self._write(f"marks.on({self._at!r})")
+
+    def _end(self) -> None:
+        if self._at is not None:
+            self._write("marks.close()")
+
+
+class _Emission(_Writing):
+    """Streams, records and waits between the kernels, and no frees of what several streams touch."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+        super().__init__(graph, nodes)
+        self._plan, self._index = plan, index
+        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
+        self._on = 0
+        self._begun = False
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._index is not None and self._plan.n_streams > 1
+
+    def _hook(self, wrapper: Any) -> None:
+        free = wrapper.codegen_free
 
         def freed(buffer: Any) -> Any:
             return None if buffer.get_name() in self._plan.kept else free(buffer)
 
-        def left() -> Any:
-            if self._is_forked:
-                self._write("streams.join()")
-            return leave()
+        wrapper.codegen_free = freed
 
-        wrapper.codegen_free, wrapper.codegen_device_guard_exit = freed, left
+    def _end(self) -> None:
+        if self._is_forked:
+            self._write("streams.join()")
 
     def _before(self, node: Any) -> None:
-        self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
         if not self._is_forked:
             return
         if not self._begun:
@@ -408,6 +490,3 @@ class _Emission:
             copies(list(self._graph.graph_inputs))
         self._write("from hwbackend.inductor.forked import fork")
         self._write(f"streams = fork({self._plan.n_streams}, {self._index})")
-
-    def _write(self, text: str) -> None:
-        self._graph.wrapper_code.writeline(text)
