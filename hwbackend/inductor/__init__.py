@@ -4,7 +4,7 @@ The files, from what users see to what PyTorch keeps to itself:
 
 - `backend`: the backend of `torch.compile`, and `explain`.
 - `options`: its options, checked.
-- `report`: what became of a graph.
+- `report`: the choice and its reasons, as the log has them.
 - `contest`: the variants of a graph against each other.
 - `measure`: how they are timed and profiled.
 - `profiled`: times of kernels alone from a profile, exact or none.

@@ -12,7 +12,7 @@ from typing import Any, Final
 from hwbackend.inductor import doors
 from hwbackend.inductor.contest import Contest
 from hwbackend.inductor.measure import Measure
-from hwbackend.inductor.options import Options, read_options
+from hwbackend.inductor.options import CompileOptions, read_options
 from hwbackend.inductor.report import Report
 from hwbackend.torch.devices import line, require_torch
 from hwbackend.torch.effects import draws
@@ -66,7 +66,8 @@ def simsched_backend(
     mode
         Of `torch.compile`, which Inductor takes.
     options, **more
-        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see `hwbackend.inductor.options.Options`.
+        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see
+        `hwbackend.inductor.options.CompileOptions`.
 
     Raises
     ------
@@ -90,18 +91,21 @@ def simsched_backend(
 
 
 def compile_fastest(
-    gm: Any, inputs: Sequence[Any], options: Options, measure: Measure | None = None
+    gm: Any, inputs: Sequence[Any], options: CompileOptions, measure: Measure | None = None
 ) -> tuple[Callable[..., Any], Report]:
     """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests."""
     name = f"graph-{next(_number)}"
     patches = doors.mode_patches(options.mode)
     try:
-        reason = why_plain(gm, inputs, options) if measure is None else None
+        if measure is None:
+            reason = why_plain(gm, inputs, options)
+        else:
+            reason = None
     except Exception as error:  # whatever goes wrong here is no reason for the model to fail
         reason = line(error)
     if reason is not None:
         return doors.compile_inductor(gm, inputs, patches), Report(name, f"not measured: {reason}")
-    plain = doors.compile_inductor(doors.copied(gm), inputs, patches)
+    plain = doors.compile_inductor(doors.copy_graph(gm), inputs, patches)
     try:
         return Contest(name, gm, inputs, options, patches, plain, measure or Measure(inputs)).decide()
     except Exception as error:  # of a variant, or of the measurement
@@ -109,7 +113,7 @@ def compile_fastest(
         return plain, Report(name, f"not measured: {line(error)}")
 
 
-def why_plain(gm: Any, inputs: Sequence[Any], options: Options) -> str | None:
+def why_plain(gm: Any, inputs: Sequence[Any], options: CompileOptions) -> str | None:
     """Return why a graph is left to plain Inductor without a measurement, or None."""
     torch = require_torch()
     doors.require_known(torch.__version__)
@@ -128,4 +132,6 @@ def why_plain(gm: Any, inputs: Sequence[Any], options: Options) -> str | None:
     if tensors[0].device.type != "cuda":
         return "CUDA graphs and streams need a CUDA device"
     drawing = next((node.name for node in gm.graph.nodes if draws(gm, node)), None)
-    return None if drawing is None else f"{drawing!r} draws random numbers"
+    if drawing is None:
+        return None
+    return f"{drawing!r} draws random numbers"

@@ -46,7 +46,7 @@ class KeptPlan:
 
 
 @dataclass(frozen=True)
-class Choice:
+class VariantChoice:
     """Which variant runs, and why.
 
     Parameters
@@ -75,7 +75,7 @@ def choose(
     timed: Callable[[str], float],
     budget_s: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Choice:
+) -> VariantChoice:
     """Measure variants in turns and return the fastest by more than the noise.
 
     Parameters
@@ -100,7 +100,8 @@ def choose(
         rows.append([timed(name) for name in names])
     times = np.array(rows)  # (rounds, variants)
     medians = dict(zip(names, np.median(times, axis=0).tolist(), strict=True))
-    chosen, noise = 0, {}
+    chosen = 0
+    noise = {}
     for i in range(1, len(names)):
         gains = times[:, chosen] - times[:, i]
         gain = float(np.median(gains))
@@ -108,7 +109,7 @@ def choose(
         noise[names[i]] = max(_SIGMAS * error, LEAST_GAIN * medians[names[chosen]])
         if len(rows) >= LEAST_ROUNDS and gain > noise[names[i]]:
             chosen = i
-    return Choice(names[chosen], medians, noise, len(rows))
+    return VariantChoice(names[chosen], medians, noise, len(rows))
 
 
 def key_of(parts: Sequence[Any]) -> str:
@@ -116,7 +117,7 @@ def key_of(parts: Sequence[Any]) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def remembered(key: str) -> Choice | None:
+def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
     try:
         data = json.loads(_path(key).read_text())
@@ -126,7 +127,7 @@ def remembered(key: str) -> Choice | None:
             plan = KeptPlan(tuple(map(str, plan["kernels"])), tuple(map(int, plan["streams"])), timed)
         times = {name: float(time) for name, time in data["times"].items()}
         noise = {name: float(time) for name, time in data["noise"].items()}
-        return Choice(str(data["name"]), times, noise, int(data["rounds"]), plan)
+        return VariantChoice(str(data["name"]), times, noise, int(data["rounds"]), plan)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -134,7 +135,7 @@ def remembered(key: str) -> Choice | None:
         return None
 
 
-def remember(key: str, choice: Choice) -> None:
+def remember(key: str, choice: VariantChoice) -> None:
     """Keep a choice for later processes; where nothing can be written, they measure again."""
     path = _path(key)
     draft = path.with_suffix(f".{os.getpid()}")

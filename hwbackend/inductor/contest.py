@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hwbackend.inductor import doors
-from hwbackend.inductor.choice import PLAIN, Choice, KeptPlan, choose, key_of, remember, remembered
+from hwbackend.inductor.choice import PLAIN, KeptPlan, VariantChoice, choose, key_of, read_choice, remember
 from hwbackend.inductor.measure import Measure
-from hwbackend.inductor.options import Options
+from hwbackend.inductor.options import CompileOptions
 from hwbackend.inductor.plan import (
     FusedKernel,
     StreamPlan,
     make_plan,
-    planned_as,
+    repeat_plan,
     scheduled_by,
     sources,
     with_profile,
@@ -39,13 +39,16 @@ class Contest:
         name: str,
         gm: Any,
         inputs: Sequence[Any],
-        options: Options,
+        options: CompileOptions,
         patches: Mapping[str, Any],
         plain: Callable[..., Any],
         measure: Measure,
     ) -> None:
-        self._gm, self._inputs, self._options = gm, inputs, options
-        self._patches, self._measure = patches, measure
+        self._gm = gm
+        self._inputs = inputs
+        self._options = options
+        self._patches = patches
+        self._measure = measure
         self._runs: dict[str, Callable[..., Any]] = {PLAIN: plain}
         self._report = Report(name)
         self._failures: dict[str, str] = {}
@@ -55,29 +58,32 @@ class Contest:
         """Return the fastest variant, with those that lost gone."""
         identity = self._measure.identity()
         key = key_of((self._gm.code, *map(_form, self._inputs), self._options, *identity))
-        kept = remembered(key)
+        kept = read_choice(key)
         with self._measure.restoring(self._gm):
             if kept is not None and self._is_possible(kept) and self._compile(kept.name, kept.plan):
                 return self._runs[kept.name], replace(self._report, choice=kept, remembered=True)
             choice = self._simplest()
-            bold = f"{choice.name}+{STREAMS}" if choice.name != PLAIN else f"{GRAPH}+{STREAMS}"
+            if choice.name != PLAIN:
+                bold = f"{choice.name}+{STREAMS}"
+            else:
+                bold = f"{GRAPH}+{STREAMS}"
             if self._compile(bold):
                 choice = self._boldest(choice, bold)
         remember(key, choice)
         return self._runs[choice.name], replace(self._report, choice=choice, failures=self._failures)
 
-    def _is_possible(self, kept: Choice) -> bool:
+    def _is_possible(self, kept: VariantChoice) -> bool:
         """Return whether a choice from a file is one of this graph's variants, with a plan where it has streams."""
         simple = [PLAIN, *self._simple()]
         if kept.plan is None:
             return kept.name in simple
         return kept.name in [f"{name}+{STREAMS}" for name in simple[1:]]
 
-    def _simplest(self) -> Choice:
+    def _simplest(self) -> VariantChoice:
         """Return the choice among the variants without streams."""
         return self._contest([PLAIN, *(name for name in self._simple() if self._compile(name))])
 
-    def _boldest(self, simple: Choice, bold: str) -> Choice:
+    def _boldest(self, simple: VariantChoice, bold: str) -> VariantChoice:
         """Return the choice between the best variant without streams and the one with them.
 
         Kernels were profiled in between, after which calls may take longer: streams have to beat the time from before,
@@ -99,7 +105,7 @@ class Contest:
             names.append(f"{GRAPH}+freezing")
         return names
 
-    def _contest(self, names: Sequence[str]) -> Choice:
+    def _contest(self, names: Sequence[str]) -> VariantChoice:
         with doors.outside_dynamo():  # compiled within it, as Inductor asks it which inputs stay where they are
             for name in names:
                 self._measure.warm(self._runs[name])
@@ -133,7 +139,7 @@ class Contest:
         if "channels_last" in parts:
             patches |= doors.CHANNELS_LAST
         if "freezing" not in parts:
-            return doors.copied(self._gm), patches
+            return doors.copy_graph(self._gm), patches
         patches |= doors.FREEZING
         return doors.frozen(self._gm, self._inputs, list(map(is_weight, self._inputs))), patches
 
@@ -142,9 +148,9 @@ class Contest:
         if kept is None:
             target = options.calibration or self._measure.target()
             planner = scheduled_by(options.scheduler, target, options.streams)
-            alone = self._profiled(name)
+            alone = self._profile_kernels(name)
         else:
-            planner = planned_as(kept.kernels, kept.streams)
+            planner = repeat_plan(kept.kernels, kept.streams)
             alone = None
         limit = options.memory_limit
         if limit is None:
@@ -152,7 +158,7 @@ class Contest:
 
         def plan(kernels: Sequence[FusedKernel], memory: Any) -> StreamPlan:
             if alone is not None:
-                kernels = self._timed(kernels, *alone)
+                kernels = self._add_times(kernels, *alone)
             made = make_plan(kernels, memory, planner)
             if made.peak > limit:
                 raise BackendError(
@@ -160,15 +166,17 @@ class Contest:
                     "memory_limit, or lower streams"
                 )
             rows = [i for i in made.order if kernels[i].launches]
-            timed = sources(kernels) if kept is None else kept.timed
-            self._plan = KeptPlan(
-                tuple(kernels[i].name for i in rows), tuple(made.stream[i] for i in rows), dict(timed)
-            )
+            if kept is None:
+                timed = sources(kernels)
+            else:
+                timed = dict(kept.timed)
+            names = tuple(kernels[i].name for i in rows)
+            self._plan = KeptPlan(names, tuple(made.stream[i] for i in rows), timed)
             return made
 
-        return doors.ordered_pass(plan, self._planned)
+        return doors.ordered_pass(plan, self._note_plan)
 
-    def _profiled(self, name: str) -> tuple[Sequence[FusedKernel], Profile] | None:
+    def _profile_kernels(self, name: str) -> tuple[Sequence[FusedKernel], Profile] | None:
         """Return the kernels of a variant in Inductor's order without capture, and their profile; or say why not."""
         seen: list[tuple[Sequence[FusedKernel], Mapping[str, Sequence[str]]]] = []
         try:
@@ -184,7 +192,7 @@ class Contest:
             self._report = replace(self._report, unmeasured=line(error))
             return None
 
-    def _timed(
+    def _add_times(
         self, kernels: Sequence[FusedKernel], profiled: Sequence[FusedKernel], profile: Profile
     ) -> Sequence[FusedKernel]:
         """Return kernels with their measured times, if they are those that were profiled."""
@@ -193,7 +201,7 @@ class Contest:
         self._report = replace(self._report, unmeasured="Inductor made other kernels when it was profiled")
         return kernels
 
-    def _planned(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
+    def _note_plan(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
         assert self._plan is not None
         self._report = replace(
             self._report,

@@ -1,4 +1,4 @@
-"""What variants of a graph are measured with: its real inputs, on the device that they are on."""
+"""Times and profiles of variants of a graph, on its real inputs and their device."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 from hwbackend.inductor import doors
 from hwbackend.inductor.profiled import read_kernels
 from hwbackend.torch.devices import cuda_cluster, require_torch
-from hwbackend.torch.traces import recorded
+from hwbackend.torch.traces import record_trace
 from simsched.base.errors import BackendError, FormatError
 from simsched.model import Target
 from simsched.model.profile import Profile
@@ -40,7 +40,8 @@ class Measure:
     def time(self, name: str, run: Callable[..., Any]) -> float:  # noqa: ARG002 - tests tell variants by it
         """Return the mean time in us of a few calls of a variant, the host's part included."""
         cuda = self._torch.cuda
-        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        begin = cuda.Event(enable_timing=True)
+        end = cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(_CALLS):
             run(*self._inputs)
@@ -59,7 +60,7 @@ class Measure:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "trace.json")
             try:
-                recorded(self._torch, lambda: run(*self._inputs), _CALLS, path)
+                record_trace(self._torch, lambda: run(*self._inputs), _CALLS, path)
                 return read_kernels(path, functions, _CALLS)
             except FormatError as error:
                 raise BackendError(str(error).removeprefix(f"{path}: ")) from error
@@ -67,7 +68,7 @@ class Measure:
     def restoring(self, gm: Any) -> "_Restored":
         """Return a context after which all that the graph writes to is as it was before."""
         with doors.outside_dynamo():
-            written = doors.mutated(gm, self._inputs)
+            written = doors.find_mutated_inputs(gm, self._inputs)
         return _Restored(self._torch, [self._inputs[i] for i in written])
 
     def target(self) -> Target:
@@ -90,7 +91,8 @@ class _Restored:
     """Keeps tensors and the states of random numbers, and puts them back."""
 
     def __init__(self, torch: Any, tensors: Sequence[Any]) -> None:
-        self._torch, self._tensors = torch, tensors
+        self._torch = torch
+        self._tensors = tensors
 
     def __enter__(self) -> None:
         torch = self._torch

@@ -162,7 +162,7 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
     safe = _after_allocations(graph, kernels, memory, order, streams, rows)
     # one device of any kind: only the order and the streams count
     plan = Schedule.from_columns(safe, order, ("gpu0",), stream=streams, execution="graph", scheduler="streams")
-    shared = _shared(kernels, memory, stream)
+    shared = _shared_allocations(kernels, memory, stream)
     kept = frozenset(name for i in shared for name in memory[i].names)
     return StreamPlan(
         full,
@@ -202,26 +202,30 @@ def with_profile(kernels: Sequence[FusedKernel], profile: Profile) -> list[Fused
     """
     graph = profile.apply(graph_of(kernels))
     measured = {op.name: op for op in graph.operators}
-    return [
-        replace(kernel, time=measured[kernel.name].time, measured=measured[kernel.name].kernels)
-        if kernel.launches
-        else kernel
-        for kernel in kernels
-    ]
+    rows = []
+    for kernel in kernels:
+        if kernel.launches:
+            kernel = replace(kernel, time=measured[kernel.name].time, measured=measured[kernel.name].kernels)
+        rows.append(kernel)
+    return rows
 
 
 def sources(kernels: Sequence[FusedKernel]) -> dict[str, int]:
     """Return how many kernels that launch have a time that was measured, estimated, or is left to the model."""
     counts = dict.fromkeys(("measured", "estimated", "model"), 0)
     for kernel in kernels:
-        if kernel.launches and kernel.measured is not None:
+        if not kernel.launches:
+            continue
+        if kernel.measured is not None:
             counts["measured"] += 1
-        elif kernel.launches:
-            counts["model" if kernel.time is None else "estimated"] += 1
+        elif kernel.time is not None:
+            counts["estimated"] += 1
+        else:
+            counts["model"] += 1
     return {source: count for source, count in counts.items() if count}
 
 
-def planned_as(names: Sequence[str], streams: Sequence[int]) -> Planner:
+def repeat_plan(names: Sequence[str], streams: Sequence[int]) -> Planner:
     """Return the planner that repeats an order of kernels on streams, by their names."""
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
@@ -240,7 +244,10 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
     """
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        options: dict[str, Any] = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
+        if takes(scheduler, "streams") and scheduler != "nimble":
+            options: dict[str, Any] = {"streams": streams}
+        else:
+            options = {}
         plan = schedule(graph, target, scheduler, **options)
         if len(plan.graph) != len(graph) or plan.graph.names != graph.names:
             raise ScheduleError(f"{plan.scheduler} rewrites the graph; take a scheduler that keeps its operators")
@@ -248,12 +255,12 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
             raise ScheduleError(f"{plan.scheduler} places kernels on several devices; give it one")
         known = graph.time
         times = np.where(np.isnan(known), 1.0, known)
-        return plan.op.tolist(), _folded(plan.op, plan.stream, times, streams)
+        return plan.op.tolist(), _fold_streams(plan.op, plan.stream, times, streams)
 
     return planner
 
 
-def _folded(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
+def _fold_streams(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
     loads: dict[int, float] = {}
     for i, lane in zip(op.tolist(), stream.tolist(), strict=True):
         loads[lane] = loads.get(lane, 0.0) + float(times[i])
@@ -345,7 +352,9 @@ def _after_allocations(
     return OpGraph(graph.operators, edges, graph.name)
 
 
-def _shared(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]) -> frozenset[int]:
+def _shared_allocations(
+    kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]
+) -> frozenset[int]:
     """Return the allocations that several streams touch."""
     used: list[set[int]] = [{INPUT_STREAM} if given.given else set() for given in memory]
     for kernel, lane in zip(kernels, stream, strict=True):

@@ -30,7 +30,7 @@ class Marks:
         self._open: Any = None
 
     def on(self, name: str) -> None:
-        """Annotate what is launched from here on."""
+        """Annotate the launches from here on."""
         from torch.profiler import record_function
 
         self.close()
@@ -65,7 +65,7 @@ def read_kernels(path: str | os.PathLike[str], functions: Mapping[str, Sequence[
     Raises
     ------
     FileError, FormatError
-        If the trace is not exactly of these kernels: each annotated once a call, all that was launched reported once,
+        If the trace is not exactly of these kernels: each annotated once a call, all launches reported once,
         on one stream, within the annotation of the kernel that calls it, and the same in each call.
     """
     source = str(path)
@@ -88,8 +88,9 @@ def read_kernels(path: str | os.PathLike[str], functions: Mapping[str, Sequence[
 
 
 def _require_whole(events: Events, source: str) -> None:
-    """Refuse a trace in which a launch or what it launched is missing or occurs twice, or kernels may overlap."""
-    activities, calls = events.activities, events.calls
+    """Refuse a trace in which a launch or its kernel is missing or occurs twice, or kernels may overlap."""
+    activities = events.activities
+    calls = events.calls
     if not len(activities):
         raise FormatError(f"{source}: the profiler recorded no kernels; it may not be permitted to use CUPTI")
     places = Counter(zip(activities.device.tolist(), activities.stream.tolist(), strict=True))

@@ -1,9 +1,9 @@
-"""What became of one graph, as the log and `explain` say it."""
+"""The report on one graph, for the log and `explain`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hwbackend.inductor.choice import PLAIN, Choice
+from hwbackend.inductor.choice import PLAIN, VariantChoice
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Report:
 
     name: str
     reason: str | None = None
-    choice: Choice | None = None
+    choice: VariantChoice | None = None
     remembered: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
     kernels: int = 0
@@ -49,7 +49,9 @@ class Report:
     @property
     def chosen(self) -> str:
         """The variant that runs."""
-        return PLAIN if self.choice is None else self.choice.name
+        if self.choice is None:
+            return PLAIN
+        return self.choice.name
 
     def __str__(self) -> str:
         parts = [f"{self.name}: runs as {self.chosen}"]
@@ -57,7 +59,10 @@ class Report:
             parts.append(self.reason)
         if self.choice is not None:
             times = ", ".join(f"{name} {time:.1f} us" for name, time in self.choice.times.items())
-            source = "remembered" if self.remembered else f"{self.choice.rounds} rounds"
+            if self.remembered:
+                source = "remembered"
+            else:
+                source = f"{self.choice.rounds} rounds"
             parts.append(f"{times} ({source})")
         parts += [f"{name} not tried: {why}" for name, why in self.failures.items()]
         if self.streams:
@@ -66,7 +71,8 @@ class Report:
                 f"{self.peak:.0f} bytes ({self.plain_peak:.0f} in the order of Inductor)"
             )
         if self.timed:
-            counts = ", ".join(f"{count} {source}" for source, count in self.timed.items())
-            reason = "" if self.unmeasured is None else f" (not measured: {self.unmeasured})"
-            parts.append(f"times of kernels: {counts}{reason}")
+            text = ", ".join(f"{count} {source}" for source, count in self.timed.items())
+            if self.unmeasured is not None:
+                text += f" (not measured: {self.unmeasured})"
+            parts.append(f"times of kernels: {text}")
         return "; ".join(parts)

@@ -122,13 +122,15 @@ def drawn_wrappers(
     streams: int = 4,
     broken: str | None = None,
 ) -> Iterator[Drawn]:
-    """Yield wrappers as `drawn_wrapper` returns them for the first seeds; what comes before the plan is done once."""
+    """Yield wrappers as `drawn_wrapper` returns them for the first seeds; the part before the plan runs once."""
 
     def run(number: Callable[[], int]) -> Drawn:
         plans: list[StreamPlan] = []
         seen: list[tuple[tuple[FusedKernel, ...], tuple[Allocation, ...]]] = []
         compile_graph = compiler(drawn_planner(number, streams), plans, broken, seen)
         text = wrapper_of(compile_graph, module, *inputs)
-        return Drawn(text, *plans, *seen[0])
+        (plan,) = plans
+        ((kernels, memory),) = seen
+        return Drawn(text, plan, kernels, memory)
 
     return split_runs(run, count, goes_on)

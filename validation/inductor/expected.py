@@ -1,4 +1,4 @@
-"""Whether a plan that is broken on purpose can go wrong, from the plan itself: the text of the wrapper is not read.
+"""Plans that are broken on purpose: can they go wrong? The plan itself says so; the text of the wrapper is not read.
 
 Only which buffer takes the memory of another is taken from the text, as Inductor decides it when it writes it.
 """

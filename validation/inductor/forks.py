@@ -1,4 +1,4 @@
-"""Runs of a program that differ from some place on: what comes before it is done once."""
+"""Runs of a program that differ from some place on; the part before it runs once."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ class _NumbersUsedError(BaseException):
 
 
 def split_runs(run: Callable[[Callable[[], int]], T], count: int, goes_on: Callable[[], bool]) -> Iterator[T]:
-    """Yield what a function returns for each of the first numbers.
+    """Yield the results of a function for each of the first numbers.
 
     Parameters
     ----------

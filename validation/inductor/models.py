@@ -220,7 +220,7 @@ MODELS: Final[dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]] = {
     "gated": (Gated, _ROWS),
 }  # fmt: skip
 SHARED: Final = {"shared": (Shared, _ROWS)}
-"""What often goes wrong where buffers are reused, which the others seldom do."""
+"""Often wrong where buffers are reused; the others seldom are."""
 CHANGING: Final = {"changing": (Changing, _ROWS)}
 """What writes to its buffers; without a driver PyTorch traces no such write on a fake GPU."""
 

@@ -1,4 +1,4 @@
-"""What a call costs where the backend declines, beside a call of Inductor's own backend."""
+"""The cost of a call where the backend declines, beside a call of Inductor's own backend."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,10 +34,10 @@ def compare_calls(count: int, goes_on: Callable[[], bool]) -> Iterator[tuple[str
             for run in runs:
                 run(x)
             (report,) = explain(runs[1])
-            costs = []
+            costs: list[float] = []
             times = np.zeros((_PAIRS, 2))
             while len(costs) < count and goes_on():
-                times = _paired(*(partial(run, x) for run in runs))
+                times = _time_pairs(*(partial(run, x) for run in runs))
                 costs.append(float(np.median(times[:, 1] - times[:, 0]) / np.median(times[:, 0])))
         cost = float(np.median(costs)) if costs else float("nan")
         yield (
@@ -54,12 +54,11 @@ def _copy(function: Any) -> Any:
     return lambda *args: function(*args)
 
 
-def _paired(one: Callable[[], object], other: Callable[[], object]) -> np.ndarray:
+def _time_pairs(one: Callable[[], object], other: Callable[[], object]) -> np.ndarray:
     """Return times of calls in us, shape (pairs, 2)."""
     times = np.zeros((_PAIRS, 2))
     for k in range(_PAIRS):
-        order = (0, 1) if k % 2 else (1, 0)
-        for i in order:
+        for i in (k % 2, 1 - k % 2):
             run = (one, other)[i]
             begin = time.perf_counter_ns()
             for _ in range(_CALLS):

@@ -14,7 +14,7 @@ from hwbackend.inductor import doors  # noqa: E402
 from hwbackend.inductor.backend import compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
 from hwbackend.inductor.choice import KeptPlan  # noqa: E402
 from hwbackend.inductor.measure import Measure  # noqa: E402
-from hwbackend.inductor.options import Options  # noqa: E402
+from hwbackend.inductor.options import CompileOptions  # noqa: E402
 from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
 from simsched.model.profile import MeasuredKernel, MeasuredOperator  # noqa: E402
@@ -26,7 +26,7 @@ TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,))]
 MEMORY = [Allocation(("buf0",), 4e3), Allocation(("buf1",), 4e3)]
 
 
-patient = partial(Options, budget_s=60.0)  # rounds are short, and machines may be busy
+patient = partial(CompileOptions, budget_s=60.0)  # rounds are short, and machines may be busy
 
 
 class Timed(Measure):
@@ -256,13 +256,13 @@ def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
     assert "need 8000 bytes on streams, more than 7999; raise memory_limit" in report.failures["graph+streams"]
 
 
-@pytest.mark.parametrize("failing", ["compile_inductor", "mutated"])
+@pytest.mark.parametrize("failing", ["compile_inductor", "find_mutated_inputs"])
 def test_what_fails_leaves_plain_inductor(failing, compiled, monkeypatch):
     gm, inputs = captured("gated")
     usual = doors.compile_inductor
 
     def fail(graph, values, patches=None):
-        if failing == "mutated" or patches:
+        if failing == "find_mutated_inputs" or patches:
             raise RuntimeError("broken\nin detail")
         return usual(graph, values, patches)
 
@@ -286,7 +286,7 @@ def test_measuring_leaves_buffers_and_random_numbers_alone(compiled):
     assert all(map(torch.equal, inputs, before))
     assert torch.equal(torch.get_rng_state(), state)
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    assert sorted(names[i].split("buffers_")[1] for i in doors.mutated(gm, inputs)) == ["count_", "last_"]
+    assert sorted(names[i].split("buffers_")[1] for i in doors.find_mutated_inputs(gm, inputs)) == ["count_", "last_"]
 
 
 def declined(module, *inputs, grad=False):

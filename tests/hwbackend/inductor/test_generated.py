@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from hwbackend.inductor.doors import ORDERED, compile_inductor, marked_pass  # noqa: E402 - the rest needs PyTorch
 from hwbackend.inductor.profiled import Marks  # noqa: E402
-from hwbackend.torch.traces import recorded  # noqa: E402
+from hwbackend.torch.traces import record_trace  # noqa: E402
 from validation.inductor.campaigns import compare_kernels, count_races  # noqa: E402
 from validation.inductor.drawn import BROKEN, drawn_wrapper, ordered  # noqa: E402
 from validation.inductor.fake_gpu import wrapper_of  # noqa: E402
@@ -73,7 +73,7 @@ def test_annotations_are_in_the_trace_one_at_a_time(tmp_path):
         marks.on("op1")
         marks.close()
 
-    recorded(torch, run, 2, tmp_path / "trace.json")
+    record_trace(torch, run, 2, tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     rows = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in events if e.get("name") in ("op0", "op1"))
     assert [name for _, _, name in rows] == ["op0", "op1"] * 2
