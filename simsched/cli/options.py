@@ -295,6 +295,20 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
+    def require_one_rank(self) -> None:
+        """Refuse to schedule the ranks of a trace anew: each has a device of its own.
+
+        Raises
+        ------
+        SchedulerError
+            If the trace holds several ranks.
+        """
+        if self.traced is not None and self.traced.of_trace.ranks > 1:
+            raise SchedulerError(
+                f"{self.graph}: holds {self.traced.of_trace.ranks} ranks, which cannot be scheduled anew; "
+                "give the trace of one, or see replay-trace"
+            )
+
     def traced_facts(self, fastest_us: float | None = None) -> "TraceFacts | None":
         """Return facts about the step that a profiler trace ran; None for anything else.
 
@@ -347,6 +361,7 @@ class ScheduledGraph(Graph):
             from workloads.formats.kineto.replay import traced
 
             return "traced", traced
+        self.require_one_rank()
         name = self.scheduler or _USUAL_SCHEDULER
         return name, read_scheduler(name)
 
@@ -530,6 +545,7 @@ class Compare:
         """
         from simsched.experiments.baselines import CAPTURED
 
+        source.require_one_rank()
         graph = source.read()
         names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter

@@ -34,6 +34,7 @@ def overlap(
     from workloads import load_kind
     from workloads.registry import takes
 
+    graph.require_one_rank()
     varied = None if over is None else read_over(over)
     is_read = graph.traced is not None or graph.shape is not None
     load = None if is_read else partial(load_kind, graph.spec)
