@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any, Final
 
 from hwbackend.inductor import doors
-from hwbackend.inductor.choice import PLAIN, Choice, choose, key_of, remember, remembered
-from hwbackend.inductor.options import Options, read_options
+from hwbackend.inductor.choice import PLAIN, VariantChoice, choose, key_of, read_choice, remember
+from hwbackend.inductor.options import CompileOptions, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
 from hwbackend.torch.devices import cuda_cluster, line, require_torch
 from hwbackend.torch.effects import draws
@@ -53,7 +53,7 @@ class Report:
 
     name: str
     reason: str | None = None
-    choice: Choice | None = None
+    choice: VariantChoice | None = None
     remembered: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
     kernels: int = 0
@@ -65,7 +65,9 @@ class Report:
     @property
     def chosen(self) -> str:
         """The variant that runs."""
-        return PLAIN if self.choice is None else self.choice.name
+        if self.choice is None:
+            return PLAIN
+        return self.choice.name
 
     def __str__(self) -> str:
         parts = [f"{self.name}: runs as {self.chosen}"]
@@ -73,7 +75,10 @@ class Report:
             parts.append(self.reason)
         if self.choice is not None:
             times = ", ".join(f"{name} {time:.1f} us" for name, time in self.choice.times.items())
-            source = "remembered" if self.remembered else f"{self.choice.rounds} rounds"
+            if self.remembered:
+                source = "remembered"
+            else:
+                source = f"{self.choice.rounds} rounds"
             parts.append(f"{times} ({source})")
         parts += [f"{name} not tried: {why}" for name, why in self.failures.items()]
         if self.streams:
@@ -127,7 +132,8 @@ def simsched_backend(
     mode
         Of `torch.compile`, which Inductor takes.
     options, **more
-        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see `hwbackend.inductor.options.Options`.
+        Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see
+        `hwbackend.inductor.options.CompileOptions`.
 
     Raises
     ------
@@ -151,18 +157,21 @@ def simsched_backend(
 
 
 def compile_fastest(
-    gm: Any, inputs: Sequence[Any], options: Options, measure: "Measure | None" = None
+    gm: Any, inputs: Sequence[Any], options: CompileOptions, measure: "Measure | None" = None
 ) -> tuple[Callable[..., Any], Report]:
     """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests."""
     name = f"graph-{next(_number)}"
     patches = doors.mode_patches(options.mode)
     try:
-        reason = why_plain(gm, inputs, options) if measure is None else None
+        if measure is None:
+            reason = why_plain(gm, inputs, options)
+        else:
+            reason = None
     except Exception as error:  # whatever goes wrong here is no reason for the model to fail
         reason = line(error)
     if reason is not None:
         return doors.compile_inductor(gm, inputs, patches), Report(name, f"not measured: {reason}")
-    plain = doors.compile_inductor(doors.copied(gm), inputs, patches)
+    plain = doors.compile_inductor(doors.copy_graph(gm), inputs, patches)
     try:
         return _Contest(name, gm, inputs, options, patches, plain, measure or Measure(inputs)).decide()
     except Exception as error:  # of a variant, or of the measurement
@@ -170,7 +179,7 @@ def compile_fastest(
         return plain, Report(name, f"not measured: {line(error)}")
 
 
-def why_plain(gm: Any, inputs: Sequence[Any], options: Options) -> str | None:
+def why_plain(gm: Any, inputs: Sequence[Any], options: CompileOptions) -> str | None:
     """Return why a graph is left to plain Inductor without a measurement, or None."""
     torch = require_torch()
     doors.require_known(torch.__version__)
@@ -189,7 +198,9 @@ def why_plain(gm: Any, inputs: Sequence[Any], options: Options) -> str | None:
     if tensors[0].device.type != "cuda":
         return "CUDA graphs and streams need a CUDA device"
     drawing = next((node.name for node in gm.graph.nodes if draws(gm, node)), None)
-    return None if drawing is None else f"{drawing!r} draws random numbers"
+    if drawing is None:
+        return None
+    return f"{drawing!r} draws random numbers"
 
 
 class Measure:
@@ -214,7 +225,8 @@ class Measure:
     def time(self, name: str, run: Callable[..., Any]) -> float:  # noqa: ARG002 - tests tell variants by it
         """Return the mean time in us of a few calls of a variant, the host's part included."""
         cuda = self._torch.cuda
-        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        begin = cuda.Event(enable_timing=True)
+        end = cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(_CALLS):
             run(*self._inputs)
@@ -225,7 +237,7 @@ class Measure:
     def restoring(self, gm: Any) -> "_Restored":
         """Return a context after which all that the graph writes to is as it was before."""
         with doors.outside_dynamo():
-            written = doors.mutated(gm, self._inputs)
+            written = doors.find_mutated_inputs(gm, self._inputs)
         return _Restored(self._torch, [self._inputs[i] for i in written])
 
     def target(self) -> Target:
@@ -248,7 +260,8 @@ class _Restored:
     """Keeps tensors and the states of random numbers, and puts them back."""
 
     def __init__(self, torch: Any, tensors: Sequence[Any]) -> None:
-        self._torch, self._tensors = torch, tensors
+        self._torch = torch
+        self._tensors = tensors
 
     def __enter__(self) -> None:
         torch = self._torch
@@ -271,13 +284,16 @@ class _Contest:
         name: str,
         gm: Any,
         inputs: Sequence[Any],
-        options: Options,
+        options: CompileOptions,
         patches: Mapping[str, Any],
         plain: Callable[..., Any],
         measure: Measure,
     ) -> None:
-        self._gm, self._inputs, self._options = gm, inputs, options
-        self._patches, self._measure = patches, measure
+        self._gm = gm
+        self._inputs = inputs
+        self._options = options
+        self._patches = patches
+        self._measure = measure
         self._runs: dict[str, Callable[..., Any]] = {PLAIN: plain}
         self._report = Report(name)
         self._failures: dict[str, str] = {}
@@ -285,12 +301,15 @@ class _Contest:
     def decide(self) -> tuple[Callable[..., Any], Report]:
         """Return the fastest variant, with those that lost gone."""
         key = key_of((self._gm.code, *map(_form, self._inputs), self._options, *self._measure.identity()))
-        kept = remembered(key)
+        kept = read_choice(key)
         with self._measure.restoring(self._gm):
             if kept is not None and self._compile(kept.name):
                 return self._runs[kept.name], replace(self._report, choice=kept, remembered=True)
             simple = self._contest([PLAIN, *(name for name in self._simple() if self._compile(name))], 0.5)
-            bold = f"{simple.name}+{STREAMS}" if simple.name != PLAIN else f"{GRAPH}+{STREAMS}"
+            if simple.name != PLAIN:
+                bold = f"{simple.name}+{STREAMS}"
+            else:
+                bold = f"{GRAPH}+{STREAMS}"
             choice = simple
             if self._compile(bold):
                 last = self._contest([simple.name, bold], 0.5)
@@ -306,7 +325,7 @@ class _Contest:
             names.append(f"{GRAPH}+freezing")
         return names
 
-    def _contest(self, names: Sequence[str], share: float) -> Choice:
+    def _contest(self, names: Sequence[str], share: float) -> VariantChoice:
         with doors.outside_dynamo():  # compiled within it, as Inductor asks it which inputs stay where they are
             for name in names:
                 self._measure.warm(self._runs[name])
@@ -319,7 +338,7 @@ class _Contest:
             return True
         parts = name.split("+")
         patches = {**self._patches, **doors.CAPTURED}
-        graph = doors.copied(self._gm)
+        graph = doors.copy_graph(self._gm)
         if "channels_last" in parts:
             patches |= doors.CHANNELS_LAST
         if "freezing" in parts:
@@ -355,9 +374,9 @@ class _Contest:
                 )
             return made
 
-        return doors.ordered_pass(plan, self._planned)
+        return doors.ordered_pass(plan, self._note_plan)
 
-    def _planned(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
+    def _note_plan(self, plan: StreamPlan, kernels: Sequence[FusedKernel]) -> None:
         self._report = replace(
             self._report,
             kernels=sum(kernel.launches for kernel in kernels),

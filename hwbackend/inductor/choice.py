@@ -27,7 +27,7 @@ _SIGMAS: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class VariantChoice:
     """Which variant runs, and why.
 
     Parameters
@@ -53,7 +53,7 @@ def choose(
     timed: Callable[[str], float],
     budget_s: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Choice:
+) -> VariantChoice:
     """Measure variants in turns and return the fastest by more than the noise.
 
     Parameters
@@ -78,7 +78,8 @@ def choose(
         rows.append([timed(name) for name in names])
     times = np.array(rows)  # (rounds, variants)
     medians = dict(zip(names, np.median(times, axis=0).tolist(), strict=True))
-    chosen, noise = 0, {}
+    chosen = 0
+    noise = {}
     for i in range(1, len(names)):
         gains = times[:, chosen] - times[:, i]
         gain = float(np.median(gains))
@@ -86,7 +87,7 @@ def choose(
         noise[names[i]] = max(_SIGMAS * error, LEAST_GAIN * medians[names[chosen]])
         if len(rows) >= LEAST_ROUNDS and gain > noise[names[i]]:
             chosen = i
-    return Choice(names[chosen], medians, noise, len(rows))
+    return VariantChoice(names[chosen], medians, noise, len(rows))
 
 
 def key_of(parts: Sequence[Any]) -> str:
@@ -94,11 +95,11 @@ def key_of(parts: Sequence[Any]) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def remembered(key: str) -> Choice | None:
+def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
     try:
         data = json.loads(_path(key).read_text())
-        return Choice(str(data["name"]), dict(data["times"]), dict(data["noise"]), int(data["rounds"]))
+        return VariantChoice(str(data["name"]), dict(data["times"]), dict(data["noise"]), int(data["rounds"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -106,7 +107,7 @@ def remembered(key: str) -> Choice | None:
         return None
 
 
-def remember(key: str, choice: Choice) -> None:
+def remember(key: str, choice: VariantChoice) -> None:
     """Keep a choice for later processes; where nothing can be written, they measure again."""
     path = _path(key)
     draft = path.with_suffix(f".{os.getpid()}")

@@ -156,7 +156,7 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
     safe = _after_allocations(graph, kernels, memory, order, streams, rows)
     # one device of any kind: only the order and the streams count
     plan = Schedule.from_columns(safe, order, ("gpu0",), stream=streams, execution="graph", scheduler="streams")
-    shared = _shared(kernels, memory, stream)
+    shared = _shared_allocations(kernels, memory, stream)
     kept = frozenset(name for i in shared for name in memory[i].names)
     return StreamPlan(
         full,
@@ -193,7 +193,10 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
     """
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        options: dict[str, Any] = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
+        if takes(scheduler, "streams") and scheduler != "nimble":
+            options: dict[str, Any] = {"streams": streams}
+        else:
+            options = {}
         plan = schedule(graph, target, scheduler, **options)
         if len(plan.graph) != len(graph) or plan.graph.names != graph.names:
             raise ScheduleError(f"{plan.scheduler} rewrites the graph; take a scheduler that keeps its operators")
@@ -201,12 +204,12 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
             raise ScheduleError(f"{plan.scheduler} places kernels on several devices; give it one")
         known = graph.time
         times = np.where(np.isnan(known), 1.0, known)
-        return plan.op.tolist(), _folded(plan.op, plan.stream, times, streams)
+        return plan.op.tolist(), _fold_streams(plan.op, plan.stream, times, streams)
 
     return planner
 
 
-def _folded(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
+def _fold_streams(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
     loads: dict[int, float] = {}
     for i, lane in zip(op.tolist(), stream.tolist(), strict=True):
         loads[lane] = loads.get(lane, 0.0) + float(times[i])
@@ -298,7 +301,9 @@ def _after_allocations(
     return OpGraph(graph.operators, edges, graph.name)
 
 
-def _shared(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]) -> frozenset[int]:
+def _shared_allocations(
+    kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]
+) -> frozenset[int]:
     """Return the allocations that several streams touch."""
     used: list[set[int]] = [{INPUT_STREAM} if given.given else set() for given in memory]
     for kernel, lane in zip(kernels, stream, strict=True):

@@ -240,6 +240,15 @@ Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MO
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
 
 
+def _is_program(source: str) -> bool:
+    return source.split(",")[0].lower().endswith(".pt2")
+
+
+def trusted(source: str) -> str:
+    """Return a source whose exported program, if it is one, is loaded."""
+    return f"{source},trust=true" if _is_program(source) else source
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph."""
@@ -260,14 +269,13 @@ class Graph:
     def spec(self) -> str:
         """Name or file of the graph, with its number format, and whether its file is trusted."""
         spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
-        is_program = self.graph.split(",")[0].lower().endswith(".pt2")
-        return f"{spec},trust=true" if self.trust and is_program else spec
+        return trusted(spec) if self.trust else spec
 
     @property
     def backend(self) -> str:
         """The backend to measure the graph with: PyTorch's own kernels where it came from PyTorch."""
-        path = self.graph.split(",")[0].lower()
-        return "torch" if path.endswith(".pt2") or ".py:" in path else "cupy"
+        is_python = ".py:" in self.graph.split(",")[0].lower()
+        return "torch" if is_python or _is_program(self.graph) else "cupy"
 
     @cached_property
     def traced(self) -> "TracedProgram | None":

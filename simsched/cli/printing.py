@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
-from simsched.base.text import joined, printable
-from simsched.experiments.result import WIDTH, Table, write_table
+from simsched.base.text import join_lines, printable
+from simsched.experiments.result import WIDTH, TextTable, write_table
 
 if TYPE_CHECKING:
     from workloads.formats.kineto.facts import TraceFacts
@@ -30,10 +30,10 @@ def _is_terminal() -> bool:
 
 def say(*lines: str) -> None:
     """Print lines, in which control characters and the like are escaped: names are data."""
-    print(joined(lines))
+    print(join_lines(lines))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
@@ -72,7 +72,8 @@ def tell(
     """
     if as_json:
         values = dict(data()) | ({} if ran is None else {"ran": ran.to_dict()})
-        said: Sequence[Any] = [dump_json(values).rstrip()]  # it fails first, if it fails
+        # Data that cannot be written fail before the first file is opened.
+        said: Sequence[Any] = [dump_json(values).rstrip()]
     elif ran is not None:
         said = [ran.rows(), "", *shown]
     else:
@@ -163,7 +164,8 @@ def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
                 text += f", {new / seconds:.3g} rows/s"
                 if done < total:
                     text += f", {timedelta(seconds=round((total - done) * seconds / new))} left"
-            text += f", {without} without a result" if without else ""
+            if without:
+                text += f", {without} without a result"
             if update is not None:
                 update(completed=done, total=total, text=text)
             elif done == total or now - said >= _EVERY:

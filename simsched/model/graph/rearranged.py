@@ -77,7 +77,10 @@ def rearrange(
     >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
     Edge(src='x', dst='c', nbytes=0.0, transfer=None)
     """
-    tables = [graph] if further is None else [graph, OpGraph([further])]
+    if further is None:
+        tables = [graph]
+    else:
+        tables = [graph, OpGraph([further])]
     rows_ = np.asarray(rows, np.int64)
 
     def join(key: str) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ import hwbackend.inductor.backend as backend  # noqa: E402 - the rest is for tho
 import simsched as ss  # noqa: E402
 from hwbackend.inductor import doors  # noqa: E402
 from hwbackend.inductor.backend import Measure, compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
-from hwbackend.inductor.options import Options  # noqa: E402
+from hwbackend.inductor.options import CompileOptions  # noqa: E402
 from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
 from validation.inductor.models import network  # noqa: E402
@@ -22,7 +22,7 @@ TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,), time=9.0
 MEMORY = [Allocation(("buf0",), 4e3), Allocation(("buf1",), 4e3)]
 
 
-patient = partial(Options, budget_s=60.0)  # rounds are short, and machines may be busy
+patient = partial(CompileOptions, budget_s=60.0)  # rounds are short, and machines may be busy
 
 
 class Timed(Measure):
@@ -181,7 +181,7 @@ def test_measuring_leaves_buffers_and_random_numbers_alone(compiled):
     assert all(map(torch.equal, inputs, before))
     assert torch.equal(torch.get_rng_state(), state)
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    assert sorted(names[i].split("buffers_")[1] for i in doors.mutated(gm, inputs)) == ["count_", "last_"]
+    assert sorted(names[i].split("buffers_")[1] for i in doors.find_mutated_inputs(gm, inputs)) == ["count_", "last_"]
 
 
 def declined(module, *inputs, grad=False):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import FormatError, GraphError, shown
+from simsched.base.errors import FormatError, GraphError, brief_text
 from simsched.base.numeric import is_count
 from simsched.model import Floats, Ints, Kernel
 from workloads.formats.kineto.apis import CALLS, SYNCS, launches_graph
@@ -403,7 +403,7 @@ class _Collector:
         self, values: Sequence[Any], places: Sequence[int], field: str, holds: Callable[[Any], bool], phrase: str
     ) -> NoReturn:
         at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
-        raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
+        raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {brief_text(value)}")
 
 
 def _are_times(values: list[Any], most: float) -> bool:

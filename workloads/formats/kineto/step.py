@@ -13,7 +13,7 @@ from simsched.model import Cluster, Device, Floats, Ints, Kernel
 from simsched.model.cluster import occupancy
 from workloads.formats.kineto.apis import launches_early, launches_kernel
 from workloads.formats.kineto.captured import CapturedNode, nodes_of
-from workloads.formats.kineto.collectives import Collective, communicators, short_name
+from workloads.formats.kineto.collectives import RankCollective, communicators, short_name
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, Codes, MeasuredKind
 from workloads.formats.kineto.hosts import Stream
@@ -281,7 +281,7 @@ class TracedStep:
             times[op] = max(0, self.end[op] - over[op] - self.gap) / 1e3
         return times
 
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[RankCollective, ...]:
         """Return the collectives of the step, by their start."""
         activities = self.activities
         rows = [op for op in range(self.n_own) if self.kind(op).is_collective]
@@ -289,7 +289,7 @@ class TracedStep:
         groups = communicators(names, activities.group[rows], self.events.groups)
         sequence = activities.sequence[rows].tolist()
         time = (activities.duration[rows] / 1e3).tolist()
-        return tuple(map(Collective, rows, groups, sequence, time))
+        return tuple(map(RankCollective, rows, groups, sequence, time))
 
     def launches(self) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; a launch that fits on no device of the trace is left out."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.model import Cluster, Floats, Program
 from simsched.model.trace import Trace, measured_trace
-from workloads.formats.kineto.collectives import Collective
+from workloads.formats.kineto.collectives import RankCollective
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Measured:
     untraced_us: float
     n_early: int
     faults: Counter[str]
-    collectives: tuple[Collective, ...]
+    collectives: tuple[RankCollective, ...]
     n_own: int
     is_stated: bool
     blocking: Counter[str]
