@@ -60,9 +60,28 @@ def as_dispatched(program: TracedProgram) -> Program:
             row = program.graph.kernel_ptr[earlier]
             blocks[row] = min(int(blocks[row]), max(1, int(_LEFT * places[earlier])))
     priority = np.array([-1 if place in first else 0 for place in place_of], np.int64)
-    dispatched = program.with_priority(priority).over(with_blocks(program.graph, blocks))
+    dispatched = _with_priority(program, priority).over(with_blocks(program.graph, blocks))
     program.__dict__["as_dispatched"] = dispatched
     return dispatched
+
+
+def _with_priority(program: Program, priority: Ints) -> Program:
+    """Return the program with other stream priorities of its operators."""
+    return Program(
+        program.graph,
+        program.devices,
+        program.execution,
+        program.thread_ptr,
+        program.action,
+        program.device,
+        program.stream,
+        program.argument,
+        program.copies,
+        program.n_events,
+        priority,
+        program.lead,
+        program.own,
+    ).check()
 
 
 def _places(program: TracedProgram) -> tuple[Ints, Ints]:
