@@ -1,5 +1,7 @@
 """What to deploy: worked by hand on operators of given times, and held against direct simulations."""
 
+import re
+
 import pytest
 from small import chain, made, operators, placements
 
@@ -45,6 +47,27 @@ def test_a_chain_needs_one_stream():
     assert copies[1:] == pytest.approx([2 * each for each in alone[:3]], rel=0.02)
     assert found.commands["keep the schedule"] == "simsched advise m.onnx --gpu a100 --gpus 2 --plan plan.json"
     assert 'mode="reduce-overhead"' in found.commands["run it in PyTorch"]
+    assert "run exactly it" not in found.commands
+    assert found.commands["measure it"] == "simsched replay plan.json --backend cupy"
+
+
+def test_streams_of_a_pytorch_model_are_run_by_its_commands():
+    """Three operators beside each other: torch.compile by scheduler and streams, or the plan itself."""
+    graph = made(operators("a=100 b=100 c=100", utilization=0.3))
+    found = ss.advise(graph, FREE, ["nimble"], source="model.py:make", backend="torch")
+    ours = 'torch.compile(model, backend="simsched", options={"scheduler": "nimble", "streams": 3})'
+    assert found.commands["run it in PyTorch"] == ours
+    assert 'apply(model, inputs, simsched.Schedule.load("plan.json"))' in found.commands["run exactly it"]
+    assert found.commands["measure the GPU"] == "simsched profile model.py:make --backend torch -o profile.json"
+
+
+def test_where_a_graph_is_slow_to_launch_one_launched_stream_is_advised():
+    """A chain whose nodes are issued late in a captured graph: launching wins, and no sentence speaks of streams."""
+    slow = ss.Cluster.preset("a100").replace_devices(graph_launch=1000.0)
+    found = ss.advise(chain(*[100.0] * 4, utilization=0.9), slow, ["lios"])
+    assert found.best == "one stream"
+    assert re.match(r"Launching (may beat|beats) capture: one stream, launched, is .* as fast as one", found.verdict[0])
+    assert found.commands["run it in PyTorch"] == "torch.compile(model)"
 
 
 def test_two_full_branches_are_worth_two_gpus():

@@ -11,7 +11,7 @@ import workloads
 from simsched.base.errors import GraphError, ProgramError
 from simsched.model import Kernel, Operator, Work
 from simsched.model.cluster import Cluster
-from simsched.model.graph.opgraph import with_works
+from simsched.model.graph.rearranged import with_works
 from simsched.model.launches import (
     given_launches,
     has_choices,

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError, shown
 from simsched.model.graph import DTYPE_NBYTES, OpGraph, Work
-from simsched.model.graph.opgraph import with_works
+from simsched.model.graph.rearranged import with_works
 from workloads.equations import pairwise_order
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(

@@ -263,6 +263,12 @@ class Graph:
         is_program = self.graph.split(",")[0].lower().endswith(".pt2")
         return f"{spec},trust=true" if self.trust and is_program else spec
 
+    @property
+    def backend(self) -> str:
+        """The backend to measure the graph with: PyTorch's own kernels where it came from PyTorch."""
+        path = self.graph.split(",")[0].lower()
+        return "torch" if path.endswith(".pt2") or ".py:" in path else "cupy"
+
     @cached_property
     def traced(self) -> "TracedProgram | None":
         """The program of a profiler trace; None for anything else."""

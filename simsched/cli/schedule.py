@@ -205,7 +205,7 @@ def advise(
     cluster = target.read(graph)
     dag = graph.read()
     names = opt.read_schedulers(schedulers, dag)
-    advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
+    advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text(), backend=graph.backend)
     facts = [*advice.assumed.items(), ("", ""), *advice.commands.items()]
     files = [("schedule", keep, lambda path: advice.plan.save(path))]
     ran = graph.traced_facts()
@@ -354,7 +354,15 @@ def report(
             names = opt.read_schedulers(draws.schedulers, dag)
             options = target.text()
             comparison = compared if draws.execution == "own" else None  # advice is on each in its own execution
-            result = ss.advise(dag, cluster, names, comparison=comparison, source=graph.spec, options=options)
+            result = ss.advise(
+                dag,
+                cluster,
+                names,
+                comparison=comparison,
+                source=graph.spec,
+                options=options,
+                backend=graph.backend,
+            )
             advised.append(result)
         if isinstance(result, ss.Schedule | ss.Program):
             result = ss.simulate(result, cluster)

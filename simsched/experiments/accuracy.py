@@ -25,7 +25,7 @@ from simsched.experiments.result import LazyValues, Result, plain_text, table_of
 from simsched.experiments.rounds import NOT_DEFINED, RANDOM, Outcome, Round, percent, relative_error
 from simsched.model import OpGraph, Program, Schedule
 from simsched.model.backend import Backend, prepare, require_counts
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve

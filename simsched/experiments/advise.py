@@ -30,6 +30,7 @@ WORTH: Final = 1.05
 DOUBTFUL: Final = 0.1
 """Part of the time that may be of operators of unknown kinds: beyond it no way is recommended."""
 _AS_GOOD: Final = 1.01
+_MOST_COMPILED: Final = 8  # streams that hwbackend's backend of torch.compile takes
 _ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # ablations
 _STREAMS = "streams"
 _BOTH = "streams captured"
@@ -152,15 +153,21 @@ class Advice(Finding):
         return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *doubt)
 
 
-def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
-    """Return commands to type next with their purposes; `torch.compile` runs schedules as schedulers make them."""
-    if in_torch:
-        ours = f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
-        how = 'mode="reduce-overhead"' if best.name in (ONE, CAPTURED) else ours
-        yield "run it in PyTorch", f"torch.compile(model, {how})"
+def _commands(best: Deployment, plan: Schedule, source: str, options: str, backend: str) -> Iterator[tuple[str, str]]:
+    """Return commands to type next with their purposes; `torch.compile` captures the streams that it runs on."""
+    if best.name == ONE:
+        yield "run it in PyTorch", "torch.compile(model)"
+    elif best.name == CAPTURED:
+        yield "run it in PyTorch", 'torch.compile(model, mode="reduce-overhead")'
+    else:
+        n_streams = min(plan.n_streams, _MOST_COMPILED)
+        chosen = f'{{"scheduler": "{best.scheduler}", "streams": {n_streams}}}'
+        yield "run it in PyTorch", f'torch.compile(model, backend="simsched", options={chosen})'
     yield "keep the schedule", " ".join(filter(None, ("simsched advise", source, options, "--plan plan.json")))
-    yield "measure it", "simsched replay plan.json --backend cupy"
-    yield "measure the GPU", f"simsched profile {source} --backend cupy -o profile.json"
+    if backend == "torch":
+        yield "run exactly it", 'hwbackend.torch_apply.apply(model, inputs, simsched.Schedule.load("plan.json"))'
+    yield "measure it", f"simsched replay plan.json --backend {backend}"
+    yield "measure the GPU", f"simsched profile {source} --backend {backend} -o profile.json"
     yield "calibrate", "simsched calibrate profile.json -o calibration.json"
     yield "advise again", f"simsched advise {source} --cluster calibration.json"
 
@@ -198,6 +205,7 @@ def advise(
     comparison: Comparison | None = None,
     source: str = "MODEL",
     options: str = "",
+    backend: str = "cupy",
 ) -> Advice:
     """Recommend a way to run a model: one stream, several streams, a captured graph, several GPUs.
 
@@ -209,6 +217,8 @@ def advise(
         The schedulers' `Comparison` on this graph, if it exists already.
     source, options
         The graph's name on the command line, and the options that name the cluster, for the commands to type next.
+    backend
+        The backend that these commands measure with: ``"torch"`` for a model that PyTorch will run.
 
     Returns
     -------
@@ -295,9 +305,7 @@ def advise(
     if beyond is not None and beyond[1].makespan * _AS_GOOD < runs[best][1].makespan:
         verdict = (*verdict, _out_of_reach(*beyond, base))
     plan = runs[best][0]
-    plan_of = {"sequential": one.plan, **alone.plans}
-    as_made = best in (ONE, CAPTURED) or plan_of[plan.scheduler].execution == plan.execution
-    commands = dict(_commands(next(row for row in rows if row.name == best), as_made, source, options))
+    commands = dict(_commands(next(row for row in rows if row.name == best), plan, source, options, backend))
     return Advice(
         graph.name,
         whole.name,
@@ -399,9 +407,12 @@ def _verdict(
         first += "" if best is captured else f" ({best.name} is {gain})"
         best = captured
     else:
-        who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
         may, both = ("", "") if (low or 0.0) > 1.0 else ("may ", ": measure both")
-        first = f"Streams {may}pay: {who} is {gain}{both}"
+        if best.name == ONE:
+            first = f"Launching {may}beat{'' if may else 's'} capture: one stream, launched, is {gain}{both}"
+        else:
+            who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
+            first = f"Streams {may}pay: {who} is {gain}{both}"
         loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
         first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
     if n > 1:

@@ -27,7 +27,7 @@ from simsched.experiments.result import Doubt, LazyValues, Result, table_of, tim
 from simsched.experiments.rows import Row, Sampling, free_name, ratio, row_of
 from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes

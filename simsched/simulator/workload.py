@@ -14,7 +14,7 @@ from simsched.model import INTENSITIES, LAUNCH, Cluster, CostModel, Device, Floa
 from simsched.model.cluster import footprint, occupancy
 from simsched.model.costmodel import placed_times
 from simsched.model.graph.columns import Indices, Ints
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.launches import Launches, kernels_on
 from simsched.simulator.contention import Solo, find_units
 from simsched.simulator.state import Launch

@@ -140,8 +140,16 @@ def test_of_equal_ways_the_link_given_first():
 def test_devices_are_not_passed_through():
     """a - b - c: no way from a to c but through b, which is a device and no switch."""
     ends, far = [("a", "b", Link(1.0)), ("b", "c", Link(1.0))], Link(1.0, 50.0)
-    with pytest.raises(ClusterError, match="no links lead from a to c; add one, or give the edges an exact `transfer`"):
+    with pytest.raises(
+        ClusterError, match="no links lead from a to c: they are joined through device b, and devices do"
+    ):
         wired("abc", *ends).route("a", "c")
+    with pytest.raises(
+        ClusterError, match="from a to d: they are joined through devices b, c, and devices do not forward"
+    ):
+        wired("abcd", *ends, ("c", "s", far), ("s", "d", far)).route("a", "d")
+    with pytest.raises(ClusterError, match="no links lead from a to c; add one, or give the edges an exact `transfer`"):
+        wired("abc", ends[0]).route("a", "c")
     assert wired("abc", *ends, ("a", "s", far), ("s", "c", far)).route("a", "c").latency == 100.0
 
 

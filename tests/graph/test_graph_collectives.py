@@ -9,7 +9,7 @@ import pytest
 import simsched as ss
 from simsched.experiments.study.evaluate import graph_digest
 from simsched.model.graph.beside import side_by_side
-from simsched.model.graph.opgraph import rearrange
+from simsched.model.graph.rearranged import rearrange
 
 RING = ss.Collective("all_reduce", 1e6, 2, "g", "ring")
 GRAPH = ss.OpGraph(

@@ -198,6 +198,18 @@ def test_depth_inputs_outputs_against_networkx(graph):
     assert graph.depth == nx.dag_longest_path_length(nx.DiGraph(dag), default_weight=1, weight="none") + 1
     assert list(graph.inputs) == [n for n in graph.names if dag.in_degree(n) == 0]
     assert list(graph.outputs) == [n for n in graph.names if dag.out_degree(n) == 0]
+    assert all(set(graph.successors(name)) == set(dag.successors(name)) for name in graph.names)
+    assert all(set(graph.predecessors(name)) == set(dag.predecessors(name)) for name in graph.names)
+
+
+def test_neighbours_in_the_order_of_edges_each_once():
+    """c reads b, then a, then b again; nothing reads c."""
+    graph = small.made("a=1 b=1 c=1", "bc ac bc")
+    assert graph.predecessors("c") == ("b", "a")
+    assert graph.successors("b") == ("c",)
+    assert graph.successors("c") == ()
+    with pytest.raises(GraphError, match="has no operator 'd'"):
+        graph.predecessors("d")
 
 
 def test_longest_path_by_hand():

@@ -8,7 +8,7 @@ from strategies import graphs
 
 from simsched.model import Cluster, Schedule
 from simsched.model.graph.beside import side_by_side
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 from simsched.simulator.workload import baked, placed_operator_times

@@ -14,7 +14,7 @@ from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from simsched.base.errors import SimschedError
 from simsched.calibration.training import random_schedule, training_schedule
 from simsched.model import OpGraph, Schedule
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.profile import Profile
 from simsched.model.trace import spans_of
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes

@@ -17,7 +17,7 @@ from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.sheet import device_named
 from simsched.model.costmodel import USUAL, Rates, bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
-from simsched.model.graph.opgraph import rearrange
+from simsched.model.graph.rearranged import rearrange
 from simsched.model.launches import basis_of, same_kernels
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule

@@ -224,8 +224,19 @@ class Cluster(Checked, Document):
         """
         way = self.topology.routes_from(self[src].name).get(self[dst].name)
         if way is None:
-            raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
+            raise ClusterError(f"no links lead from {src} to {dst}{self._detour(src, dst)}")
         return way
+
+    def _detour(self, src: str, dst: str) -> str:
+        """Return the remedy where no links lead: whether other devices lie between the two, which do not forward."""
+        between = self.topology.devices_between(src, dst)
+        if not between:
+            return "; add one, or give the edges an exact `transfer`"
+        through = f"device {between[0]}" if len(between) == 1 else f"devices {', '.join(between)}"
+        return (
+            f": they are joined through {through}, and devices do not forward copies; add a link, or give the edges "
+            "an exact `transfer`"
+        )
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.

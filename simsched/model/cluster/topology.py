@@ -1,6 +1,6 @@
 """`Topology`: which links join devices, and which ways data take over them."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,3 +107,19 @@ class Topology:
                             heappush(fringe, (cost, turn, to))
             cache[source] = routes
         return cache[source]
+
+    def devices_between(self, source: str, target: str) -> tuple[str, ...]:
+        """Return the devices on the path of fewest links that passes through devices, too; () without any path.
+
+        No copy takes such a path (see `routes_from`): a message names it where there is no other.
+        """
+        paths: dict[str, tuple[str, ...]] = {source: ()}
+        fringe = deque([source])
+        while fringe and target not in paths:
+            at = fringe.popleft()
+            for to in self._hops.get(at, {}):
+                if to not in paths:
+                    passed = (at,) if at in self.index and at != source else ()
+                    paths[to] = paths[at] + passed
+                    fringe.append(to)
+        return paths.get(target, ())

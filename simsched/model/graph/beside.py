@@ -7,7 +7,8 @@ import numpy as np
 from simsched.model.graph.collective import Collective
 from simsched.model.graph.columns import Floats
 from simsched.model.graph.operator import Operator
-from simsched.model.graph.opgraph import OpGraph, rearrange, with_times
+from simsched.model.graph.opgraph import OpGraph
+from simsched.model.graph.rearranged import rearrange, with_times
 
 
 def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:

@@ -1,6 +1,6 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and properties of its shape."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -242,8 +242,11 @@ class OpGraph(by.Columnar, Document):
 
     def __getitem__(self, name: str) -> Operator:
         """Return the operator of a name."""
+        return self.operator(self._position(name))
+
+    def _position(self, name: str) -> int:
         try:
-            return self.operator(self.index[name])
+            return self.index[name]
         except KeyError:
             raise GraphError(f"graph {self.name!r} has no operator {name!r}") from None
 
@@ -317,6 +320,19 @@ class OpGraph(by.Columnar, Document):
     def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
         return by.edges_by_end(self.dst, len(self))
+
+    def predecessors(self, name: str) -> tuple[str, ...]:
+        """Return the names of the operators that an operator reads from, each once, in argument order."""
+        return self._neighbours(name, self.incoming, self.src)
+
+    def successors(self, name: str) -> tuple[str, ...]:
+        """Return the names of the operators that read from an operator, each once, in the order of their edges."""
+        return self._neighbours(name, self.outgoing, self.dst)
+
+    def _neighbours(self, name: str, by_end: tuple[Ints, Indices], far: Indices) -> tuple[str, ...]:
+        i = self._position(name)
+        ptr, edges = by_end
+        return tuple(dict.fromkeys(self.names[j] for j in far[edges[ptr[i] : ptr[i + 1]]].tolist()))
 
     @cached_property
     def output_nbytes(self) -> Floats:
@@ -513,78 +529,3 @@ def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.Array
     With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
     """
     return longest_to(graph, weights, edge_weights, backwards=True)
-
-
-def with_times(graph: OpGraph, times: Floats) -> OpGraph:
-    """Return a graph with other times in us, shape (n_ops,), all else shared; O(V + E).
-
-    >>> graph = OpGraph([Operator("a", time=1.0), Operator("b")])
-    >>> [op.time for op in with_times(graph, np.array([3.0, 4.0])).operators]
-    [3.0, 4.0]
-    """
-    graph_ = OpGraph.__new__(OpGraph)
-    graph_.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
-    return graph_
-
-
-def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
-    """Return a graph with other works, all else shared; O(V)."""
-    codes, works = graph.labels("works")
-    changed = tuple(tuple(map(change, kernels)) for kernels in works)
-    if changed == works:
-        return graph
-    graph_ = OpGraph.__new__(OpGraph)
-    graph_.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
-    graph_.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
-    return graph_
-
-
-def rearrange(
-    graph: OpGraph,
-    rows: Sequence[int],
-    src: Indices,
-    dst: Indices,
-    nbytes: Floats,
-    transfer: Floats,
-    further: Operator | None = None,
-    names: tuple[str, ...] | None = None,
-    collectives: Sequence[Collective | None] | None = None,
-) -> OpGraph:
-    """Return a graph of some operators of another one, with new edges; O(V + E).
-
-    Parameters
-    ----------
-    graph, rows
-        The operators, by index, in their new order.
-    src, dst, nbytes, transfer
-        Edges between them: positions in `rows`, bytes, exact transfer times in us or NaN; shape (n_edges,) each.
-    further
-        An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
-    names
-        Names of the operators; None for their own names.
-    collectives
-        Collectives of the operators; None for their own collectives.
-
-    >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
-    >>> none = np.array([np.nan])
-    >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
-    Edge(src='x', dst='c', nbytes=0.0, transfer=None)
-    """
-    tables = [graph] if further is None else [graph, OpGraph([further])]
-    rows_ = np.asarray(rows, np.int64)
-
-    def join(key: str) -> npt.NDArray[Any]:
-        return np.concatenate([getattr(table, key) for table in tables])
-
-    ptr, kernels = by.gather_rows(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
-    columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
-    columns |= {key: join(key)[rows_] for key in (*COSTS, "intensity")}
-    columns |= {key: join(key)[kernels] for key in KERNELS}
-    texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
-    labels: dict[str, Any] = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
-    if collectives is not None:
-        labels["collective"] = by.encode(collectives)
-    details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
-    all_names = [*graph.names, *(table.names[0] for table in tables[1:])]
-    details_of = {i: details[row] for i, row in enumerate(rows) if row in details}
-    return OpGraph.of(graph.name, names or tuple(all_names[row] for row in rows), columns, labels, details_of)

@@ -13,7 +13,7 @@ from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
 from simsched.experiments.whatif.world import changed_cluster, operators_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
-from simsched.model.graph.opgraph import with_times
+from simsched.model.graph.rearranged import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length

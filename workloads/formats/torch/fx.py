@@ -41,7 +41,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
-from simsched.model.graph.opgraph import with_works
+from simsched.model.graph.rearranged import with_works
 from workloads.costs import of_one_model
 from workloads.formats.torch.bodies import Price, constants_of, flatten_bodies
 from workloads.formats.torch.graph import LOGGER, graph_of, is_composite

@@ -7,7 +7,7 @@ from strategies import edges, graphs, operators
 
 from simsched.model.graph import OpGraph
 from simsched.model.graph.columns import column
-from simsched.model.graph.opgraph import rearrange
+from simsched.model.graph.rearranged import rearrange
 
 
 @given(graphs(), st.data())
