@@ -70,12 +70,12 @@ class _Proof:
             raise self._refusal(f"a copy of {self._name(op)} may start before it is there")
         self._streams[device, stream] = known | 1 << (len(self.found) + row)
 
-    def drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
+    def is_drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
         for stream in self._compute.get(device, ()):
             self._hosts[self.thread] |= self._streams[device, stream]
         return True
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         self._hosts[self.thread] |= self._events[event]
         return True
 

@@ -179,12 +179,36 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     return after_fusion
 
 
+def marked_pass(report: Callable[[Sequence[FusedKernel], Mapping[str, Sequence[str]]], None]) -> Callable[[Any], Any]:
+    """Return a pass after fusion that keeps the order of Inductor and has each kernel annotated by its name.
+
+    Parameters
+    ----------
+    report
+        Is called with the kernels, and with the names of the functions of Triton that each of those that launch calls;
+        the names are there once the wrapper is written.
+    """
+
+    def after_fusion(nodes: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        kernels, _, _ = _read(nodes, V.graph)
+        marking = _Marking(V.graph, nodes, kernels)
+        report(kernels, marking.functions)
+        marking.install()
+        return nodes
+
+    return after_fusion
+
+
 def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[Allocation], int | None]:
     """Return the kernels of nodes, the memory that they touch, and the CUDA device, or None on the CPU."""
     devices = {node.get_device() for node in nodes} - {None}
     if len(devices) != 1:
         raise BackendError(f"its kernels are on {len(devices)} devices; streams are for one")
     (device,) = devices
+    if graph.cpp_wrapper:
+        raise BackendError("Inductor writes its wrapper in C++; streams need one in Python")
     if device.type not in ("cpu", "cuda"):
         raise BackendError(f"its kernels are on {device.type!r}; streams are for 'cuda'")
     _refuse(nodes)
@@ -344,22 +368,13 @@ def _estimate(node: Any) -> float | None:
     return None
 
 
-class _Emission:
-    """What is written between the kernels of one wrapper."""
+class _Writing:
+    """Lines before each kernel of one wrapper, and after the last one."""
 
-    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+    def __init__(self, graph: Any, nodes: Sequence[Any]) -> None:
         self._graph = graph
         self._scheduler = graph.scheduler
         self._nodes = list(nodes)
-        self._plan = plan
-        self._index = index
-        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
-        self._on = 0
-        self._begun = False
-
-    @property
-    def _is_forked(self) -> bool:
-        return self._index is not None and self._plan.n_streams > 1
 
     def install(self) -> None:
         """Install the hooks of the scheduler; the wrapper does not exist yet."""
@@ -370,10 +385,19 @@ class _Emission:
         def generate_planned(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
                 raise BackendError("Inductor changed its kernels after they were planned")
-            self._hook(self._graph.wrapper_code)
+            wrapper = self._graph.wrapper_code
+            leave = wrapper.codegen_device_guard_exit
+
+            def leave_after_end() -> Any:
+                self._end()
+                return leave()
+
+            wrapper.codegen_device_guard_exit = leave_after_end
+            self._hook(wrapper)
             return generate(nodes)
 
         def enter_lane(node: Any) -> Any:
+            self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
             self._before(node)
             return enter(node)
 
@@ -381,24 +405,80 @@ class _Emission:
         scheduler.enter_context = enter_lane
 
     def _hook(self, wrapper: Any) -> None:
+        """Change the wrapper before it is written."""
+
+    def _before(self, node: Any) -> None:
+        """Write the lines before a kernel."""
+
+    def _end(self) -> None:
+        """Write the lines after the last kernel."""
+
+    def _write(self, text: str) -> None:
+        self._graph.wrapper_code.writeline(text)
+
+
+class _Marking(_Writing):
+    """An annotation around each kernel, and the functions of Triton that it calls by its name."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], kernels: Sequence[FusedKernel]) -> None:
+        super().__init__(graph, nodes)
+        self.functions: dict[str, list[str]] = {kernel.name: [] for kernel in kernels if kernel.launches}
+        self._at: str | None = None
+
+    def _hook(self, wrapper: Any) -> None:
+        call = wrapper.generate_kernel_call
+
+        def note_and_call(function: str, *args: Any, **more: Any) -> Any:
+            if self._at is not None and more.get("triton", True):
+                self.functions[self._at].append(function)
+            return call(function, *args, **more)
+
+        wrapper.generate_kernel_call = note_and_call
+
+    def _before(self, node: Any) -> None:
+        if node.get_name() not in self.functions:
+            return
+        if self._at is None:
+            self._write("from hwbackend.inductor.profiled import Marks")
+            self._write("marks = Marks()")
+        self._at = node.get_name()
+        self._write(f"marks.on({self._at!r})")
+
+    def _end(self) -> None:
+        if self._at is not None:
+            self._write("marks.close()")
+
+
+class _Emission(_Writing):
+    """Streams, records and waits between the kernels, and no frees of what several streams touch."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+        super().__init__(graph, nodes)
+        self._plan = plan
+        self._index = index
+        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
+        self._on = 0
+        self._begun = False
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._index is not None and self._plan.n_streams > 1
+
+    def _hook(self, wrapper: Any) -> None:
         free = wrapper.codegen_free
-        leave = wrapper.codegen_device_guard_exit
 
         def free_unless_kept(buffer: Any) -> Any:
             if buffer.get_name() in self._plan.kept:
                 return None
             return free(buffer)
 
-        def left() -> Any:
-            if self._is_forked:
-                self._write("streams.join()")
-            return leave()
-
         wrapper.codegen_free = free_unless_kept
-        wrapper.codegen_device_guard_exit = left
+
+    def _end(self) -> None:
+        if self._is_forked:
+            self._write("streams.join()")
 
     def _before(self, node: Any) -> None:
-        self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
         if not self._is_forked:
             return
         if not self._begun:
@@ -426,6 +506,3 @@ class _Emission:
             copies(list(self._graph.graph_inputs))
         self._write("from hwbackend.inductor.forked import fork")
         self._write(f"streams = fork({self._plan.n_streams}, {self._index})")
-
-    def _write(self, text: str) -> None:
-        self._graph.wrapper_code.writeline(text)
