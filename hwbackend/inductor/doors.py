@@ -29,6 +29,15 @@ CAPTURED: Final[Mapping[str, Any]] = {"triton.cudagraphs": True}
 CHANNELS_LAST: Final[Mapping[str, Any]] = {"force_layout_optimization": True}
 FREEZING: Final[Mapping[str, Any]] = {"freezing": True}
 
+_TO_CALLER: Final = (
+    "dynamo_ctx",
+    "callback",
+    "_torchdynamo_orig_backend",
+    "_torchdynamo_orig_callable",
+    "_compiled_call_impl",  # of a module after `module.compile()`
+    "__func__",
+)
+
 Plan = Callable[[Sequence[FusedKernel], Sequence[Allocation]], StreamPlan]
 
 
@@ -143,8 +152,7 @@ def callers_within(compiled: Any) -> list[Any]:
         if type(value).__name__ == "_TorchCompileWrapper":
             wanted.append(value)
             continue
-        for name in ("dynamo_ctx", "callback", "_torchdynamo_orig_backend", "_torchdynamo_orig_callable", "__func__"):
-            pending.append(getattr(value, name, None))
+        pending += [getattr(value, name, None) for name in _TO_CALLER]
         cells = getattr(value, "__closure__", None) or ()
         pending += [cell.cell_contents for cell in cells if type(cell.cell_contents).__module__.startswith("torch._")]
     return wanted

@@ -365,8 +365,11 @@ def test_it_is_found_by_name_and_says_what_it_did(caplog, compiled):
             run(x)
             (report,) = explain(run)
             assert str(report) in caplog.messages
+        module.compile(backend="simsched")
+        module(x)
+        assert len(explain(module)) == 1
     with pytest.raises(BackendError, match="call it first"):
-        explain(torch.compile(module))
+        explain(torch.compile(network("towers")[0]))
 
 
 @pytest.mark.parametrize("mode", ["max-autotune", "default", "reduce-overhead"])
