@@ -98,7 +98,10 @@ def reach(setting: Setting) -> tuple[Floats, Floats]:
 
 def _reach(setting: Setting, backwards: bool) -> Floats:
     n_kinds, n = setting.times.shape
-    far, own = setting.pairs[::-1] if backwards else setting.pairs
+    if backwards:
+        far, own = setting.pairs[::-1]
+    else:
+        far, own = setting.pairs
     by_own = np.argsort(own, kind="stable")
     ptr = np.searchsorted(own[by_own], np.arange(n + 1)).tolist()
     others = far[by_own].tolist()
@@ -107,7 +110,10 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
     into = [[moves_of[id(moves[k][o] if backwards else moves[o][k])] for o in range(n_kinds)] for k in range(n_kinds)]
     times = setting.times.tolist()
     joins = len(setting.work) > 0 and n <= _MOST_JOINED
-    work = (setting.work / setting.capacity[:, None, None]).transpose(1, 2, 0).tolist() if joins else []
+    if joins:
+        work = (setting.work / setting.capacity[:, None, None]).transpose(1, 2, 0).tolist()
+    else:
+        work = []
     step = setting.step
     least = 0.0 if backwards else setting.first
     reach = [[least] * n for _ in range(n_kinds)]
@@ -158,7 +164,10 @@ def _last_delivery(
         earliest = min(earliest, found[i])
         sums = [total + own for total, own in zip(sums, work[i], strict=True)]
         together = max(together, here, earliest + max(sums, default=0.0) + step)
-        rest = late[place + 1][0] if place + 1 < len(late) else 0.0
+        if place + 1 < len(late):
+            rest = late[place + 1][0]
+        else:
+            rest = 0.0
         best = min(best, max(together, rest))
         if together >= rest:
             break
@@ -354,7 +363,10 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
     """Return the setting of the simulator's model, and the resources of its `work`: those that any operator uses."""
     single = alone(graph)
     by_kind = cost is None or cost is default_cost  # another cost model may look at the names of devices
-    alike = cluster.kind if by_kind else np.arange(len(cluster))
+    if by_kind:
+        alike = cluster.kind
+    else:
+        alike = np.arange(len(cluster))
     number: dict[bytes, int] = {}
     rows: list[Floats] = []
     kinds: list[int] = []

@@ -16,7 +16,7 @@ import numpy as np
 from simsched.base.codec import Size
 from simsched.base.errors import MissingDependencyError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
 from simsched.model.exchange import of_one_rank
@@ -74,7 +74,7 @@ class SolverInstance:
     @cached_property
     def producers(self) -> dict[int, list[tuple[int, int]]]:
         """Producers of operators that read from others, and the rows of the pairs."""
-        return grouped((v, (u, row)) for row, (u, v) in enumerate(self.pairs.T.tolist()))
+        return group_by_key((v, (u, row)) for row, (u, v) in enumerate(self.pairs.T.tolist()))
 
     @cached_property
     def rows(self) -> tuple[list[list[float]], list[list[list[float]]]]:
@@ -237,7 +237,7 @@ def list_schedule(instance: SolverInstance, rank: Sequence[float], device: Seque
     """
     n, times, moves = len(rank), *instance.rows
     turns = place_of(instance.graph.order_index).tolist()
-    readers = grouped(instance.pairs.T.tolist())
+    readers = group_by_key(instance.pairs.T.tolist())
     producers = instance.producers
     missing = [len(producers.get(i, ())) for i in range(n)]
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
@@ -406,7 +406,9 @@ class Optimum:
     @property
     def gap(self) -> float:
         """Gap between makespan and bound, ``(makespan - bound) / makespan``: 0 for an optimum."""
-        return (self.makespan - self.bound) / self.makespan if self.makespan else 0.0
+        if self.makespan:
+            return (self.makespan - self.bound) / self.makespan
+        return 0.0
 
     @property
     def proved(self) -> bool:

@@ -218,7 +218,9 @@ def _is_valid(scheduler: str | Scheduler) -> str:
             raise ScheduleError(f"{case}: {makespan:g} us simulated, below the bound of {bound:g} us")
     if len(refused) == sum(1 for _ in _cases()):
         raise SchedulerError(f"it refuses every graph; {refused[0]}")
-    return f"{len(refused)} graphs refused, {refused[0]}" if refused else ""
+    if refused:
+        return f"{len(refused)} graphs refused, {refused[0]}"
+    return ""
 
 
 def _is_the_same(scheduler: str | Scheduler) -> None:

@@ -20,7 +20,7 @@ import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import write_file
 from simsched.base.shown import as_html
-from simsched.base.text import joined, printable, printable_lines
+from simsched.base.text import join_lines, printable, printable_lines
 from simsched.cli import printing
 from simsched.cli.run import run
 from simsched.experiments.comparison import compare
@@ -95,7 +95,7 @@ def test_a_printable_text(text):
     shown.encode()
     assert (shown == text) == text.isprintable()
     assert printable(shown) == shown
-    assert printable_lines(text) == joined(text.split("\n"))
+    assert printable_lines(text) == join_lines(text.split("\n"))
     assert str(SimschedError(text[:100])) == printable(text[:100])
 
 

@@ -27,7 +27,7 @@ from simsched.experiments.ranges import ranges
 from simsched.model.graph import Collective
 from validation.h100.figures import Figure, Section, documents
 from workloads import from_spec, load_kind
-from workloads.llm.step import Formats, Step, Tensor
+from workloads.llm.step import NumberFormats, StepGraph, StepTensor
 
 CASES: Final = Path(__file__).with_name("overlaps.json")
 PAGE_MARK: Final = "<!-- made by python -m validation.overlaps -->\n"
@@ -107,10 +107,10 @@ def _of_chunks(case: Case, rows: int, cluster: ss.Cluster) -> Answer:
 
 def _product(rows: int, chunks: int) -> ss.OpGraph:
     """Return a product in fp8 whose result is reduced and scattered over eight GPUs, in chunks."""
-    step = Step(f"product of {rows} rows in {chunks}", Formats("fp8", "fp8", "fp8", "bf16"))
+    step = StepGraph(f"product of {rows} rows in {chunks}", NumberFormats("fp8", "fp8", "fp8", "bf16"))
     part = -(-rows // chunks)
     for i in range(chunks):
-        output = step.linear(f"product{i}", [Tensor(None, 0.0)], part, _INNER, _COLUMNS)
+        output = step.linear(f"product{i}", [StepTensor(None, 0.0)], part, _INNER, _COLUMNS)
         step.collective(f"scatter{i}", Collective("reduce_scatter", output.nbytes, 8), [output])
     return step.graph()
 

@@ -23,7 +23,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from simsched.base.errors import GraphError, shown
+from simsched.base.errors import GraphError, brief_text
 from simsched.model.graph import DTYPE_NBYTES, OpGraph, Work
 from simsched.model.graph.rearranged import with_works
 from workloads.equations import pairwise_order
@@ -226,7 +226,7 @@ class Costs:
 
     def __init__(self, dtype: str = "fp32") -> None:
         if not isinstance(dtype, str) or dtype not in DTYPE_NBYTES:
-            raise GraphError(f"unknown dtype {shown(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
+            raise GraphError(f"unknown dtype {brief_text(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
         self.dtype = dtype
         self.width = DTYPE_NBYTES[dtype]
 
@@ -357,7 +357,12 @@ class Costs:
         stack = rows = inner = columns = 1
         for index, n in sizes.items():
             if index in first and index in second:
-                stack, inner = (stack * n, inner) if index in output else (stack, inner * n)
+                if index in output:
+                    stack = stack * n
+                    inner = inner
+                else:
+                    stack = stack
+                    inner = inner * n
             elif index in first:
                 rows *= n
             else:
@@ -456,7 +461,10 @@ class Costs:
 
     def batch_norm(self, output: Sequence[int]) -> Work:
         """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
-        n, channels, *pixels = output if len(output) > 1 else (1, *output)
+        if len(output) > 1:
+            n, channels, *pixels = output
+        else:
+            n, channels, *pixels = (1, *output)
         return Work(
             "batch_norm",
             flops=2.0 * prod(output),

@@ -95,7 +95,7 @@ def without_io(graph: OpGraph) -> OpGraph:
     return _without_io(_rows(graph)).graph()
 
 
-class _Rows(NamedTuple):
+class _ChangingGraph(NamedTuple):
     """A graph that is being changed: operators by name as given, edges, and a topological order of all names."""
 
     name: str
@@ -103,7 +103,7 @@ class _Rows(NamedTuple):
     edges: list[Edge]
     order: tuple[str, ...]
 
-    def with_writers(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
+    def with_writers(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_ChangingGraph":
         """Return the rows of the operators that keep their name, with the edges that these read by.
 
         `name_of` names the present writer of a tensor that an operator wrote; None, or no entry, means none.
@@ -124,17 +124,17 @@ class _Rows(NamedTuple):
         return OpGraph(self.operators.values(), self.edges, self.name)
 
 
-def _rows(graph: OpGraph) -> _Rows:
-    return _Rows(graph.name, {op.name: op for op in graph.operators}, list(graph.edges), graph.order)
+def _rows(graph: OpGraph) -> _ChangingGraph:
+    return _ChangingGraph(graph.name, {op.name: op for op in graph.operators}, list(graph.edges), graph.order)
 
 
-def _without_io(rows: _Rows) -> _Rows:
+def _without_io(rows: _ChangingGraph) -> _ChangingGraph:
     return rows.with_writers(
         {name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {}
     )
 
 
-def _without_views(rows: _Rows) -> _Rows:
+def _without_views(rows: _ChangingGraph) -> _ChangingGraph:
     """Drop the operators that launch nothing; where one reads several operators it stays, as a join of them."""
     reads: dict[str, list[Edge]] = {name: [] for name in rows.operators}
     for edge in rows.edges:
@@ -157,10 +157,10 @@ def _launches_nothing(op: Operator) -> bool:
 
 
 def _folded_chains(
-    rows: _Rows,
+    rows: _ChangingGraph,
     can_take_in: Callable[[Operator, Operator], bool],
     finished: Callable[[Operator], Operator],
-) -> _Rows:
+) -> _ChangingGraph:
     """Make one operator of each chain.
 
     Parameters

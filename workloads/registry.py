@@ -7,7 +7,7 @@ from inspect import signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
-from simsched.base.errors import GraphError, UnknownNameError, shown
+from simsched.base.errors import GraphError, UnknownNameError, brief_text
 from simsched.base.io import is_stream, reading_once
 from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
@@ -208,7 +208,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     if path is not None:
         return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _parameters(reader_of(path))))
     if shapes:
-        raise GraphError(f"workload {shown(spec)}: shapes are for files; a workload has parameters")
+        raise GraphError(f"workload {brief_text(spec)}: shapes are for files; a workload has parameters")
     name, settings = _split_name(spec)
     hints = _parameters(_function(name))
     arguments = _read_settings(spec, name, settings, hints)
@@ -255,7 +255,10 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
         path = ",".join(whole[:n]).strip()
         if path.lower().endswith(SUFFIXES) or PYTHON.fullmatch(path):
             return path, parts[n:]
-    first = "/dev/stdin" if parts[0] == "-" else parts[0]
+    if parts[0] == "-":
+        first = "/dev/stdin"
+    else:
+        first = parts[0]
     if is_stream(first):
         return (first, parts[1:])
     return (None, [])
@@ -281,11 +284,11 @@ def _read_settings(spec: str, name: str, settings: Sequence[str], hints: Mapping
     for setting in settings:
         parameter, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not parameter:
-            raise GraphError(f"workload {shown(spec)}: {shown(setting)} is not of the form parameter=value")
+            raise GraphError(f"workload {brief_text(spec)}: {brief_text(setting)} is not of the form parameter=value")
         if parameter not in hints:
             raise _unknown_parameter(name, parameter, hints)
         if parameter in arguments:
-            raise GraphError(f"workload {shown(spec)}: parameter {parameter!r} is given twice")
+            raise GraphError(f"workload {brief_text(spec)}: parameter {parameter!r} is given twice")
         arguments[parameter] = _parse(name, parameter, text, hints)
     return arguments
 
@@ -311,7 +314,9 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _unknown_parameter(name: str, parameter: str, hints: Mapping[str, Any]) -> GraphError:
     refuse_retired(f"workload {name!r}", [parameter])
-    return GraphError(f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(hints) or 'none'}")
+    return GraphError(
+        f"workload {name!r} has no parameter {brief_text(parameter)}; known are: {', '.join(hints) or 'none'}"
+    )
 
 
 def _parse(name: str, parameter: str, text: str, hints: Mapping[str, Any]) -> Any:
@@ -329,7 +334,8 @@ def _parse(name: str, parameter: str, text: str, hints: Mapping[str, Any]) -> An
     phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text", bool: "true or false"}
     expected = " or ".join(phrases.get(choice, "a range low:high") for choice in choices)
     raise GraphError(
-        f"workload {name!r}: {parameter} must be {expected}, not {shown(text)}; its parameters are: {', '.join(hints)}"
+        f"workload {name!r}: {parameter} must be {expected}, not {brief_text(text)};"
+        f" its parameters are: {', '.join(hints)}"
     )
 
 

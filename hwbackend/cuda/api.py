@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from hwbackend.cuda.errors import INSTALL, OLDEST_CUPY, insufficient_driver, translated, version_text
+from hwbackend.cuda.errors import INSTALL, OLDEST_CUPY, insufficient_driver, translate_error, version_text
 from hwbackend.cuda.interface import Array, Call, CudaDevice, Function, Size
 from simsched.base.errors import BackendError, MissingDependencyError
 
@@ -53,7 +53,7 @@ class CupyApi:
     _too_late: ClassVar[bool] = False  # contexts have the number of queues that was asked for when they were made
 
     def __init__(self) -> None:
-        self._cupy = cupy = _imported()
+        self._cupy = cupy = _import_cupy()
         runtime, self._driver = cupy.cuda.runtime, cupy.cuda.driver
         self._runtime = runtime
         self._libcuda = _loaded_driver()
@@ -76,7 +76,7 @@ class CupyApi:
         except runtime.CUDARuntimeError as error:
             if "InsufficientDriver" in str(error):
                 raise insufficient_driver(runtime.driverGetVersion(), runtime.runtimeGetVersion()) from error
-            raise translated(error) from error
+            raise translate_error(error) from error
         return tuple(self._device(i) for i in range(count))
 
     def _device(self, i: int) -> CudaDevice:
@@ -180,7 +180,7 @@ class CupyApi:
         try:
             kernels = [module.get_function(name).kernel for name in names]
         except self._cupy.cuda.compiler.CompileException as error:  # which is no RuntimeError
-            raise translated(error) from error
+            raise translate_error(error) from error
         self._kernels += kernels
         found = {}
         for name, kernel in zip(names, kernels, strict=True):
@@ -219,11 +219,11 @@ class CupyApi:
         """End a capture and return a graph that can be launched."""
         graph = int(self._runtime.streamEndCapture(stream))
         try:
-            return self._instantiated(graph)
+            return self._instantiate(graph)
         finally:
             self._runtime.graphDestroy(graph)
 
-    def _instantiated(self, graph: int) -> int:
+    def _instantiate(self, graph: int) -> int:
         if self._libcuda is None:
             return int(self._runtime.graphInstantiate(graph))
         made = ctypes.c_void_p()
@@ -263,7 +263,7 @@ class CupyApi:
         return False
 
 
-def _imported() -> Any:
+def _import_cupy() -> Any:
     """Return the package cupy."""
     try:
         cupy = importlib.import_module("cupy")

@@ -9,9 +9,9 @@ import numpy as np
 from hwbackend.cuda.api import CupyApi
 from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.devices import cluster_of
-from hwbackend.cuda.errors import cuda_errors, translated
+from hwbackend.cuda.errors import cuda_errors, translate_error
 from hwbackend.cuda.interface import CudaApi, Function
-from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launched, with_kernels
+from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launches_of_graph, with_kernels
 from hwbackend.cuda.run import Run
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
 from hwbackend.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source
@@ -96,7 +96,7 @@ class CupyBackend:
         self._cold_nbytes = _COLD * max(device.l2 for device in self._found) if cold else 0
         self._cluster = cluster_of(self._found, virtual_devices)
         self._realised: tuple[OpGraph, OpGraph] | None = None
-        self._work: _Work | None = None
+        self._work: _PlacedWork | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -187,11 +187,11 @@ class CupyBackend:
         name = schedule.scheduler if isinstance(schedule, Schedule) else None
         return Replay(tuple(latency), trace, said, error, name or "replay")
 
-    def _work_on(self, graph: OpGraph) -> "_Work":
+    def _work_on(self, graph: OpGraph) -> "_PlacedWork":
         """Return what is kept of the last graph that ran."""
         if self._work is None or self._work.graph is not graph:
             self._work = None  # first free the memory that it holds
-            work = _Work(graph, self._resources, self._seed)
+            work = _PlacedWork(graph, self._resources, self._seed)
             alone = Cluster(self._cluster.devices[:1])
             order = [work.number[name] for name in graph.order]
             sequential = Schedule.from_columns(graph, order, (alone.devices[0].name,), execution="events")
@@ -201,7 +201,7 @@ class CupyBackend:
             self._work = work
         return self._work
 
-    def _run(self, program: Program, work: "_Work") -> Run:
+    def _run(self, program: Program, work: "_PlacedWork") -> Run:
         physical = self._physical[: len(program.devices)]
         return Run(
             self._api,
@@ -214,13 +214,13 @@ class CupyBackend:
         )
 
 
-class _Work:
+class _PlacedWork:
     """What is launched for a graph, the numbers it starts from, and its outputs in sequential execution."""
 
     def __init__(self, graph: OpGraph, resources: Mapping[str, Resources], seed: int) -> None:
         self.graph = graph
         self.number = {name: i for i, name in enumerate(graph.names)}
-        self.launched = launched(graph, resources)
+        self.launched = launches_of_graph(graph, resources)
         self.numbers = Numbers(graph, seed)
         self.reference: dict[int, Values] = {}
 
@@ -265,7 +265,7 @@ def availability() -> tuple[bool, str]:
     except SimschedError as error:
         return False, str(error)
     except (RuntimeError, ImportError, OSError) as error:
-        return False, str(translated(error))
+        return False, str(translate_error(error))
     if not found:
         return False, "there is no GPU that CUDA can see: check nvidia-smi and CUDA_VISIBLE_DEVICES"
     return True, f"{len(found)} x {found[0].name}, CuPy {versions['cupy']}, CUDA driver {versions['driver']}"

@@ -15,12 +15,12 @@ from hwbackend.kernels.arguments import (
     Argument,
     BlockStamps,
     Input,
+    NumberArgument,
     Output,
-    Parameter,
     Scratch,
     Stamps,
     StreamBuffer,
-    Table,
+    WordTable,
 )
 from hwbackend.kernels.launches import STREAM_NBYTES, parameters_of, scratch_of, tables_of
 from simsched.base.units import MIB
@@ -106,7 +106,7 @@ class DeviceBuffers:
                 return self.outputs[op]
             case Scratch():
                 return self.outputs[op, argument]
-            case Parameter() | Table():
+            case NumberArgument() | WordTable():
                 return self.constants[op, argument]
             case StreamBuffer(role):
                 return self.shared[role][argument]
@@ -264,11 +264,11 @@ class Buffers:
         self._api.set_device(self._physical[device])
         self._api.read(region.base, words, self._streams[device])
 
-        def found(key: Hashable) -> tuple[int, int]:
+        def words_of(key: Hashable) -> tuple[int, int]:
             at = (region[key] - region.base) // _WORD_NBYTES
             return int(words[at]), int(words[at + 1])
 
-        return found
+        return words_of
 
     def outputs(self, op: int) -> list[tuple[int, Values]]:
         """Return the output of an operator on each device that has it, the one that wrote it first."""

@@ -81,7 +81,7 @@ def version_text(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def translated(error: Exception) -> BackendError:
+def translate_error(error: Exception) -> BackendError:
     """Return an error of CuPy, the CUDA runtime or the driver as one of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
     name = text.partition(":")[0]
@@ -108,7 +108,7 @@ def cuda_errors(doing: str = "") -> Iterator[None]:
     except MemoryError as error:
         raise BackendError(f"{doing}: out of memory of the host" if doing else "out of memory of the host") from error
     except (RuntimeError, ImportError, OSError) as error:
-        found = translated(error)
+        found = translate_error(error)
         raise (BackendError(f"{doing}: {found}") if doing else found) from error
 
 

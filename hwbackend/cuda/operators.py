@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.kernels.launches import CudaLaunch, Parameter, Resources, launches_of, output_size
+from hwbackend.kernels.launches import CudaLaunch, NumberArgument, Resources, launches_of, output_size
 from hwbackend.kernels.sources import variant_of
 from hwbackend.kernels.stand_ins import with_stand_ins
 from hwbackend.measuring.synth import SYNTH, realised
@@ -64,18 +64,18 @@ def are_stand_ins(graph: OpGraph) -> bool:
 def _as_compiled(op: Operator, resources: Mapping[str, Resources]) -> Operator:
     """Return an operator whose kernels have the registers of the compiled ones, and at least their shared memory."""
 
-    def compiled(kernel: Kernel) -> Kernel:
+    def with_resources(kernel: Kernel) -> Kernel:
         needed = resources[variant_of(kernel, resources)]
         shared_memory = max(kernel.shared_memory, needed.shared_memory)
         return replace(kernel, registers=needed.registers, shared_memory=shared_memory)
 
     if op.kind != SYNTH:
         return op
-    kernels = tuple(map(compiled, op.kernels))
+    kernels = tuple(map(with_resources, op.kernels))
     return op if kernels == op.kernels else replace(op, kernels=kernels)
 
 
-def launched(graph: OpGraph, resources: Mapping[str, Resources]) -> tuple[Launched, ...]:
+def launches_of_graph(graph: OpGraph, resources: Mapping[str, Resources]) -> tuple[Launched, ...]:
     """Return the launches of each operator of a realised graph.
 
     Raises
@@ -107,7 +107,7 @@ class Numbers:
     def __init__(self, graph: OpGraph, seed: int) -> None:
         self._graph, self._seed = graph, seed
 
-    def parameter(self, op: int, parameter: Parameter) -> Values:
+    def parameter(self, op: int, parameter: NumberArgument) -> Values:
         """Return the value of a parameter, shape (1,)."""
         key = crc32(f"{self._graph.names[op]} {parameter.name}".encode())
         value = np.random.default_rng([self._seed, key]).standard_normal(1, np.float32)

@@ -85,7 +85,7 @@ class Run:
             stack.callback(quietly, self._synchronize)  # before anything is freed that may be in use
             self._buffers.fill(self._numbers)
             self._begin = self._streams.event(self._origin[0], timing=True)
-            self._plain = self._issued(stack, traced=False)
+            self._plain = self._issue_calls(stack, traced=False)
             self._end()
             self._stack = stack.pop_all()
         return self
@@ -93,19 +93,19 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _issued(self, stack: ExitStack, *, traced: bool) -> list[list[Call]]:
+    def _issue_calls(self, stack: ExitStack, *, traced: bool) -> list[list[Call]]:
         """Return the calls of each host thread; of a graph that of launching it."""
         calls = self._streams.calls(self._buffers, self._launched, self._functions, traced=traced)
         if self._program.execution != "graph":
             return calls
         api, stream = self._api, self._streams.stream[self._origin]
-        graph = self._captured(calls[0])
+        graph = self._capture(calls[0])
         stack.callback(quietly, api.destroy_graph, graph)
         api.upload_graph(graph, stream)
         self._synchronize()
         return [[self._on(self._origin), partial(api.launch_graph, graph, stream)]]
 
-    def _captured(self, calls: Sequence[Call]) -> int:
+    def _capture(self, calls: Sequence[Call]) -> int:
         """Return a graph of what the calls give to the streams."""
         api, streams = self._api, self._streams
         origin, others = streams.stream[self._origin], streams.lanes[1:]
@@ -191,7 +191,7 @@ class Run:
             By how many ns the clock of each GPU is ahead.
         """
         if not self._traced:
-            self._traced = self._issued(self._stack, traced=True)
+            self._traced = self._issue_calls(self._stack, traced=True)
         device = self._origin[0]
         word = self._buffers.devices[device].stamps["begin"]
         begin = [self._on(self._origin), self._streams.stamp(self._functions[device], self._origin, word)]

@@ -50,23 +50,24 @@ class _Proof:
     def launch(self, row: int, device: int, stream: int) -> None:
         self._compute.setdefault(device, {})[stream] = None
         op = self._first.get(row)
-        known = self._known(device, stream)
+        known = self._known_bits(device, stream)
         if op is not None:
-            self.found[op] = [self._fed(op, feed, device, known) for feed in self._reads[op]]
+            self.found[op] = [self._feed_of(op, feed, device, known) for feed in self._reads[op]]
             self._device[op] = device
             known |= 1 << op
         self._streams[device, stream] = known
 
     def record(self, event: int, device: int, stream: int) -> None:
-        self._events[event] = self._known(device, stream)
+        self._events[event] = self._known_bits(device, stream)
 
     def wait(self, event: int, device: int, stream: int) -> None:
-        self._streams[device, stream] = self._known(device, stream) | self._events[event]
+        self._streams[device, stream] = self._known_bits(device, stream) | self._events[event]
 
     def copy(self, row: int, device: int, stream: int) -> None:
-        op, known = int(self._program.copies.op[row]), self._known(device, stream)
+        op = int(self._program.copies.op[row])
+        known = self._known_bits(device, stream)
         if not known >> op & 1 or self._device[op] != device:
-            raise self._refused(f"a copy of {self._name(op)} may start before it is there")
+            raise self._refusal(f"a copy of {self._name(op)} may start before it is there")
         self._streams[device, stream] = known | 1 << (len(self.found) + row)
 
     def is_drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
@@ -78,26 +79,28 @@ class _Proof:
         self._hosts[self.thread] |= self._events[event]
         return True
 
-    def _known(self, device: int, stream: int) -> int:
+    def _known_bits(self, device: int, stream: int) -> int:
         return self._streams.get((device, stream), 0) | self._hosts[self.thread]
 
-    def _fed(self, op: int, feed: Feed, device: int, known: int) -> Feed:
+    def _feed_of(self, op: int, feed: Feed, device: int, known: int) -> Feed:
         """Return what an operator reads by an edge, of several copies that of the size which is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
-            row, there = -1, bool(known >> producer & 1)
+            row = -1
+            there = bool(known >> producer & 1)
         else:
             rows = self._brought.get((producer, device), [])
             rows = [row for row in rows if known >> (len(self.found) + row) & 1]
-            row, there = min(rows, key=lambda r: (abs(n_copied(self._program, r) - feed.n), r), default=-1), bool(rows)
+            row = min(rows, key=lambda r: (abs(n_copied(self._program, r) - feed.n), r), default=-1)
+            there = bool(rows)
         if not there:
-            raise self._refused(f"{self._name(op)} may run before what it reads of {self._name(producer)} is there")
+            raise self._refusal(f"{self._name(op)} may run before what it reads of {self._name(producer)} is there")
         return feed._replace(copy=row)
 
     def _name(self, op: int) -> str:
         return repr(self._program.graph.names[op])
 
-    def _refused(self, what: str) -> BackendError:
+    def _refusal(self, what: str) -> BackendError:
         return BackendError(f"{self._program.graph.name}: {what}: the program lacks a wait")
 
 

@@ -57,7 +57,8 @@ def issue(program: Program, threads: Sequence[Sequence[Row]], driver: Driver) ->
     at = [0] * len(threads)
     left = n_instructions(threads)
     while left:
-        before, polls = left, False
+        before = left
+        polls = False
         for t, rows in enumerate(threads):
             driver.thread = t
             while at[t] < len(rows):

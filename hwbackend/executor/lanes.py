@@ -49,7 +49,10 @@ def lanes_of(program: Program) -> dict[Lane, int | None]:
         urgent = lanes.setdefault((device, stream), None)
         if action == LAUNCH:
             wanted = priority[argument]
-            lanes[device, stream] = wanted if urgent is None else min(urgent, wanted)
+            if urgent is None:
+                lanes[device, stream] = wanted
+            else:
+                lanes[device, stream] = min(urgent, wanted)
     return lanes
 
 

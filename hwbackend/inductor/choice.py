@@ -27,7 +27,26 @@ _SIGMAS: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class KeptPlan:
+    """The order of kernels on streams that was measured.
+
+    Parameters
+    ----------
+    kernels
+        Names of those that launch, in the order in which they are issued.
+    streams
+        The stream of each.
+    timed
+        How many had a time of each source, see `hwbackend.inductor.report.Report`.
+    """
+
+    kernels: tuple[str, ...]
+    streams: tuple[int, ...]
+    timed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class VariantChoice:
     """Which variant runs, and why.
 
     Parameters
@@ -40,12 +59,15 @@ class Choice:
         Time in us by which a variant had to be faster than the one that was chosen before it.
     rounds
         How often each was measured.
+    plan
+        Of a variant with streams: measured times of kernels, and so the plan, would not be the same again.
     """
 
     name: str
     times: Mapping[str, float]
     noise: Mapping[str, float]
     rounds: int
+    plan: KeptPlan | None = None
 
 
 def choose(
@@ -53,7 +75,7 @@ def choose(
     timed: Callable[[str], float],
     budget_s: float,
     clock: Callable[[], float] = time.monotonic,
-) -> Choice:
+) -> VariantChoice:
     """Measure variants in turns and return the fastest by more than the noise.
 
     Parameters
@@ -78,7 +100,8 @@ def choose(
         rows.append([timed(name) for name in names])
     times = np.array(rows)  # (rounds, variants)
     medians = dict(zip(names, np.median(times, axis=0).tolist(), strict=True))
-    chosen, noise = 0, {}
+    chosen = 0
+    noise = {}
     for i in range(1, len(names)):
         gains = times[:, chosen] - times[:, i]
         gain = float(np.median(gains))
@@ -86,7 +109,7 @@ def choose(
         noise[names[i]] = max(_SIGMAS * error, LEAST_GAIN * medians[names[chosen]])
         if len(rows) >= LEAST_ROUNDS and gain > noise[names[i]]:
             chosen = i
-    return Choice(names[chosen], medians, noise, len(rows))
+    return VariantChoice(names[chosen], medians, noise, len(rows))
 
 
 def key_of(parts: Sequence[Any]) -> str:
@@ -94,19 +117,25 @@ def key_of(parts: Sequence[Any]) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def remembered(key: str) -> Choice | None:
+def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
     try:
         data = json.loads(_path(key).read_text())
-        return Choice(str(data["name"]), dict(data["times"]), dict(data["noise"]), int(data["rounds"]))
+        plan = data["plan"]
+        if plan is not None:
+            timed = {source: int(count) for source, count in plan["timed"].items()}
+            plan = KeptPlan(tuple(map(str, plan["kernels"])), tuple(map(int, plan["streams"])), timed)
+        times = {name: float(time) for name, time in data["times"].items()}
+        noise = {name: float(time) for name, time in data["noise"].items()}
+        return VariantChoice(str(data["name"]), times, noise, int(data["rounds"]), plan)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         _logger.debug("%s", FormatError(f"the choice in {_path(key)} cannot be read: {error}"))
         return None
 
 
-def remember(key: str, choice: Choice) -> None:
+def remember(key: str, choice: VariantChoice) -> None:
     """Keep a choice for later processes; where nothing can be written, they measure again."""
     path = _path(key)
     draft = path.with_suffix(f".{os.getpid()}")

@@ -55,7 +55,7 @@ def compile_inductor(graph: Any, inputs: Sequence[Any], patches: Mapping[str, An
     return compile_fx(graph, inputs, config_patches=dict(patches or {}) or None)
 
 
-def copied(graph: Any) -> Any:
+def copy_graph(graph: Any) -> Any:
     """Return a copy of a graph module that shares its parameters and buffers."""
     shared = {id(value): value for value in (*graph.parameters(), *graph.buffers())}
     return deepcopy(graph, shared)
@@ -68,7 +68,7 @@ def frozen(graph: Any, inputs: Sequence[Any], weights: Sequence[bool]) -> Any:
     """
     import torch
 
-    own = copied(graph)
+    own = copy_graph(graph)
     places = [node for node in own.graph.nodes if node.op == "placeholder"]
     for i, (node, value, fixed) in enumerate(zip(places, inputs, weights, strict=True)):
         if not fixed:
@@ -92,7 +92,7 @@ def mode_patches(mode: str | None) -> dict[str, Any]:
     return {name: value for name, value in list_mode_options(mode).items() if name != "triton.cudagraphs"}
 
 
-def mutated(graph: Any, inputs: Sequence[Any]) -> list[int]:
+def find_mutated_inputs(graph: Any, inputs: Sequence[Any]) -> list[int]:
     """Return the inputs that a graph writes to, found by running it on tensors without data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -125,12 +125,16 @@ def outside_dynamo() -> Iterator[None]:
 def caller_of_backend(frame: Any) -> Any:
     """Return what `torch.compile` made for one call of it, from the frame that called the backend; or None."""
     own = frame.f_locals.get("self")
-    return own if type(own).__name__ == "_TorchCompileWrapper" else None
+    if type(own).__name__ == "_TorchCompileWrapper":
+        return own
+    return None
 
 
 def callers_within(compiled: Any) -> list[Any]:
     """Return what `caller_of_backend` returned for something compiled: an object of its own class, or none."""
-    wanted, seen, pending = [], set[int](), [compiled]
+    wanted = []
+    seen = set[int]()
+    pending = [compiled]
     while pending:
         value = pending.pop()
         if id(value) in seen:
@@ -175,12 +179,36 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     return after_fusion
 
 
+def marked_pass(report: Callable[[Sequence[FusedKernel], Mapping[str, Sequence[str]]], None]) -> Callable[[Any], Any]:
+    """Return a pass after fusion that keeps the order of Inductor and has each kernel annotated by its name.
+
+    Parameters
+    ----------
+    report
+        Is called with the kernels, and with the names of the functions of Triton that each of those that launch calls;
+        the names are there once the wrapper is written.
+    """
+
+    def after_fusion(nodes: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        kernels, _, _ = _read(nodes, V.graph)
+        marking = _Marking(V.graph, nodes, kernels)
+        report(kernels, marking.functions)
+        marking.install()
+        return nodes
+
+    return after_fusion
+
+
 def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[Allocation], int | None]:
     """Return the kernels of nodes, the memory that they touch, and the CUDA device, or None on the CPU."""
     devices = {node.get_device() for node in nodes} - {None}
     if len(devices) != 1:
         raise BackendError(f"its kernels are on {len(devices)} devices; streams are for one")
     (device,) = devices
+    if graph.cpp_wrapper:
+        raise BackendError("Inductor writes its wrapper in C++; streams need one in Python")
     if device.type not in ("cpu", "cuda"):
         raise BackendError(f"its kernels are on {device.type!r}; streams are for 'cuda'")
     _refuse(nodes)
@@ -198,7 +226,7 @@ def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[All
                 after.add(source)
         if any(j > i for j in after):
             raise BackendError(f"kernel {node.get_name()!r} comes before what it needs")
-        touched = {number[name] for name in _touched(node) if name in number}
+        touched = {number[name] for name in _memory_names(node) if name in number}
         launches = _launches(node)
         kernels.append(
             FusedKernel(
@@ -236,7 +264,7 @@ def _names(node: Any) -> list[str]:
     return [*node.get_buffer_names(), *node.get_operation_names()]
 
 
-def _touched(node: Any) -> list[str]:
+def _memory_names(node: Any) -> list[str]:
     """Return names of the memory that a node reads and writes, sorted."""
     used = {dependency.name for dependency in node.read_writes.reads_and_writes()}
     return sorted(used | set(node.get_buffer_names()))
@@ -262,7 +290,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
 
     sizes: dict[str, float] = {}
     for node in nodes:
-        for name in _touched(node):
+        for name in _memory_names(node):
             root(name)
         for buffer in node.get_outputs():
             name = buffer.get_name()
@@ -274,7 +302,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
             sizes[name] = _nbytes(buffer.node)
         if type(node.node).__name__ == "MultiOutput":
             for dependency in node.read_writes.reads:
-                join(dependency.name, node.get_name() if node.get_name() in above else _touched(node)[0])
+                join(dependency.name, node.get_name() if node.get_name() in above else _memory_names(node)[0])
                 for name in node.get_buffer_names():
                     join(dependency.name, name)
     for new, old in (*graph.scheduler.mutation_renames.items(), *graph.scheduler.mutation_real_name.items()):
@@ -283,7 +311,8 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
     for name in above:
         members.setdefault(root(name), []).append(name)
     outputs = set(graph.get_output_names())
-    memory, number = [], {}
+    memory = []
+    number = {}
     for i, names in enumerate(members.values()):
         given = any(name in outside for name in names)
         lasts = given or any(name in outputs for name in names)
@@ -316,7 +345,8 @@ def _elements(node: Any) -> int:
     total = 0
     for buffer in node.get_outputs():
         nbytes = _nbytes(buffer.node)
-        total += round(nbytes / buffer.node.get_dtype().itemsize) if nbytes else 0
+        if nbytes:
+            total += round(nbytes / buffer.node.get_dtype().itemsize)
     return total
 
 
@@ -333,15 +363,99 @@ def _estimate(node: Any) -> float | None:
         time = 1e3 * float(node.get_estimated_runtime())
     except Exception:  # it asks drivers for rates
         return None
-    return time if 0.0 < time < float("inf") else None
+    if 0.0 < time < float("inf"):
+        return time
+    return None
 
 
-class _Emission:
-    """What is written between the kernels of one wrapper."""
+class _Writing:
+    """Lines before each kernel of one wrapper, and after the last one."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any]) -> None:
+        self._graph = graph
+        self._scheduler = graph.scheduler
+        self._nodes = list(nodes)
+
+    def install(self) -> None:
+        """Install the hooks of the scheduler; the wrapper does not exist yet."""
+        scheduler = self._scheduler
+        generate = scheduler._codegen
+        enter = scheduler.enter_context
+
+        def generate_planned(nodes: Any) -> Any:
+            if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
+                raise BackendError("Inductor changed its kernels after they were planned")
+            wrapper = self._graph.wrapper_code
+            leave = wrapper.codegen_device_guard_exit
+
+            def leave_after_end() -> Any:
+                self._end()
+                return leave()
+
+            wrapper.codegen_device_guard_exit = leave_after_end
+            self._hook(wrapper)
+            return generate(nodes)
+
+        def enter_lane(node: Any) -> Any:
+            self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
+            self._before(node)
+            return enter(node)
+
+        scheduler._codegen = generate_planned
+        scheduler.enter_context = enter_lane
+
+    def _hook(self, wrapper: Any) -> None:
+        """Change the wrapper before it is written."""
+
+    def _before(self, node: Any) -> None:
+        """Write the lines before a kernel."""
+
+    def _end(self) -> None:
+        """Write the lines after the last kernel."""
+
+    def _write(self, text: str) -> None:
+        self._graph.wrapper_code.writeline(text)
+
+
+class _Marking(_Writing):
+    """An annotation around each kernel, and the functions of Triton that it calls by its name."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], kernels: Sequence[FusedKernel]) -> None:
+        super().__init__(graph, nodes)
+        self.functions: dict[str, list[str]] = {kernel.name: [] for kernel in kernels if kernel.launches}
+        self._at: str | None = None
+
+    def _hook(self, wrapper: Any) -> None:
+        call = wrapper.generate_kernel_call
+
+        def note_and_call(function: str, *args: Any, **more: Any) -> Any:
+            if self._at is not None and more.get("triton", True):
+                self.functions[self._at].append(function)
+            return call(function, *args, **more)
+
+        wrapper.generate_kernel_call = note_and_call
+
+    def _before(self, node: Any) -> None:
+        if node.get_name() not in self.functions:
+            return
+        if self._at is None:
+            self._write("from hwbackend.inductor.profiled import Marks")
+            self._write("marks = Marks()")
+        self._at = node.get_name()
+        self._write(f"marks.on({self._at!r})")
+
+    def _end(self) -> None:
+        if self._at is not None:
+            self._write("marks.close()")
+
+
+class _Emission(_Writing):
+    """Streams, records and waits between the kernels, and no frees of what several streams touch."""
 
     def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
-        self._graph, self._scheduler, self._nodes = graph, graph.scheduler, list(nodes)
-        self._plan, self._index = plan, index
+        super().__init__(graph, nodes)
+        self._plan = plan
+        self._index = index
         self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
         self._on = 0
         self._begun = False
@@ -350,38 +464,21 @@ class _Emission:
     def _is_forked(self) -> bool:
         return self._index is not None and self._plan.n_streams > 1
 
-    def install(self) -> None:
-        """Install the hooks of the scheduler; the wrapper does not exist yet."""
-        scheduler = self._scheduler
-        generate, enter = scheduler._codegen, scheduler.enter_context
-
-        def generated(nodes: Any) -> Any:
-            if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
-                raise BackendError("Inductor changed its kernels after they were planned")
-            self._hook(self._graph.wrapper_code)
-            return generate(nodes)
-
-        def entered(node: Any) -> Any:
-            self._before(node)
-            return enter(node)
-
-        scheduler._codegen, scheduler.enter_context = generated, entered
-
     def _hook(self, wrapper: Any) -> None:
-        free, leave = wrapper.codegen_free, wrapper.codegen_device_guard_exit
+        free = wrapper.codegen_free
 
-        def freed(buffer: Any) -> Any:
-            return None if buffer.get_name() in self._plan.kept else free(buffer)
+        def free_unless_kept(buffer: Any) -> Any:
+            if buffer.get_name() in self._plan.kept:
+                return None
+            return free(buffer)
 
-        def left() -> Any:
-            if self._is_forked:
-                self._write("streams.join()")
-            return leave()
+        wrapper.codegen_free = free_unless_kept
 
-        wrapper.codegen_free, wrapper.codegen_device_guard_exit = freed, left
+    def _end(self) -> None:
+        if self._is_forked:
+            self._write("streams.join()")
 
     def _before(self, node: Any) -> None:
-        self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
         if not self._is_forked:
             return
         if not self._begun:
@@ -391,9 +488,10 @@ class _Emission:
         if stream < 0:
             return
         for what, lane, event in self._plan.steps[row]:
-            text = (
-                f"event{event} = streams.record({lane})" if what == "record" else f"streams.wait({lane}, event{event})"
-            )
+            if what == "record":
+                text = f"event{event} = streams.record({lane})"
+            else:
+                text = f"streams.wait({lane}, event{event})"
             self._write(text)
         if stream != self._on:
             self._write(f"streams.on({stream})")
@@ -408,6 +506,3 @@ class _Emission:
             copies(list(self._graph.graph_inputs))
         self._write("from hwbackend.inductor.forked import fork")
         self._write(f"streams = fork({self._plan.n_streams}, {self._index})")
-
-    def _write(self, text: str) -> None:
-        self._graph.wrapper_code.writeline(text)

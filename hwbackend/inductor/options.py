@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Final
 
 from hwbackend.inductor.doors import MODES
-from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, shown
+from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, brief_text
 from simsched.base.io import read_json
 from simsched.calibration import Calibration
 from simsched.model import Cluster, Target
@@ -18,7 +18,7 @@ MOST_STREAMS: Final = 8  # PyTorch hands out 32 again and again, to whoever asks
 
 
 @dataclass(frozen=True)
-class Options:
+class CompileOptions:
     """What `torch.compile(model, backend="simsched", options=...)` takes.
 
     Parameters
@@ -49,7 +49,7 @@ class Options:
     memory_limit: float | None = None
 
 
-def read_options(given: Mapping[str, Any]) -> Options:
+def read_options(given: Mapping[str, Any]) -> CompileOptions:
     """Return options that are known and possible.
 
     Raises
@@ -61,31 +61,31 @@ def read_options(given: Mapping[str, Any]) -> Options:
     FileError, FormatError
         If the file of a calibration cannot be read.
     """
-    known = [field.name for field in fields(Options)]
+    known = [field.name for field in fields(CompileOptions)]
     for name in given:
         if name not in known:
             raise UnknownNameError("option", str(name), known)
     checks: Mapping[str, Callable[[Any], Any]] = _CHECKS
     values = {name: checks[name](value) for name, value in given.items()}
-    return Options(**values)
+    return CompileOptions(**values)
 
 
 def _scheduler(value: Any) -> Any:
     if not isinstance(value, str) and not callable(value):
-        raise ArgumentError(f"scheduler must be a name or a function, not {shown(value)}")
+        raise ArgumentError(f"scheduler must be a name or a function, not {brief_text(value)}")
     resolve(value)
     return value
 
 
 def _streams(value: Any) -> int:
     if type(value) is not int or not 1 <= value <= MOST_STREAMS:
-        raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {shown(value)}")
+        raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {brief_text(value)}")
     return value
 
 
 def _amount(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ArgumentError(f"{name} must be a number that is not negative, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a number that is not negative, not {brief_text(value)}")
     return float(value)
 
 
@@ -97,7 +97,7 @@ def _mode(value: Any) -> str | None:
 
 def _freezing(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ArgumentError(f"freezing must be True or False, not {shown(value)}")
+        raise ArgumentError(f"freezing must be True or False, not {brief_text(value)}")
     return value
 
 
@@ -107,9 +107,12 @@ def _calibration(value: Any) -> Target | None:
         path = os.fspath(value)
         data = read_json(path)
         is_cluster = isinstance(data, dict) and data.get("format") == "simsched.cluster"
-        target = Cluster.from_dict(data, str(path)) if is_cluster else Calibration.from_dict(data, str(path))
+        if is_cluster:
+            target = Cluster.from_dict(data, str(path))
+        else:
+            target = Calibration.from_dict(data, str(path))
     if target is not None and not isinstance(target, Cluster | Calibration):
-        raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {shown(value)}")
+        raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {brief_text(value)}")
     if isinstance(target, Cluster) and len(target.devices) != 1:
         raise ScheduleError(f"calibration has {len(target.devices)} devices; give a cluster of one device")
     return target

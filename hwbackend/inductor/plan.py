@@ -1,7 +1,7 @@
 """From the kernels of a wrapper to an order on streams, with waits; nothing here knows PyTorch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule, Target
+from simsched.model.profile import Profile
 from simsched.schedulers import schedule, takes
 from simsched.schedulers.protocol import Scheduler
 
@@ -42,6 +43,8 @@ class FusedKernel:
         Elements that it writes; 0 if that is not known. They say how large its launch is.
     kind
         ``"fused"`` for a kernel that Inductor generates, ``"extern"`` for one of a library.
+    measured
+        What it launches, if a profile told; `time` is then measured, too.
     """
 
     name: str
@@ -53,10 +56,13 @@ class FusedKernel:
     time: float | None = None
     elements: int = 0
     kind: str = "fused"
+    measured: tuple[Kernel, ...] | None = None
 
     @property
     def launch(self) -> tuple[Kernel, ...]:
-        """Return its launch by rule, as Inductor and libraries choose their sizes when they run."""
+        """Return its launches: measured ones, or one by rule, as Inductor and libraries choose their sizes late."""
+        if self.measured is not None:
+            return self.measured
         if not self.elements:
             return ()
         return (Kernel(blocks=ceil(self.elements / _PER_BLOCK[self.kind]), threads=_THREADS),)
@@ -156,7 +162,7 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
     safe = _after_allocations(graph, kernels, memory, order, streams, rows)
     # one device of any kind: only the order and the streams count
     plan = Schedule.from_columns(safe, order, ("gpu0",), stream=streams, execution="graph", scheduler="streams")
-    shared = _shared(kernels, memory, stream)
+    shared = _shared_allocations(kernels, memory, stream)
     kept = frozenset(name for i in shared for name in memory[i].names)
     return StreamPlan(
         full,
@@ -186,6 +192,51 @@ def graph_of(kernels: Sequence[FusedKernel]) -> OpGraph:
     return OpGraph(operators, edges, "inductor")
 
 
+def with_profile(kernels: Sequence[FusedKernel], profile: Profile) -> list[FusedKernel]:
+    """Return kernels with the times and launches of a profile that has each that launches.
+
+    Raises
+    ------
+    CostError
+        If the profile lacks one.
+    """
+    graph = profile.apply(graph_of(kernels))
+    measured = {op.name: op for op in graph.operators}
+    rows = []
+    for kernel in kernels:
+        if kernel.launches:
+            kernel = replace(kernel, time=measured[kernel.name].time, measured=measured[kernel.name].kernels)
+        rows.append(kernel)
+    return rows
+
+
+def sources(kernels: Sequence[FusedKernel]) -> dict[str, int]:
+    """Return how many kernels that launch have a time that was measured, estimated, or is left to the model."""
+    counts = dict.fromkeys(("measured", "estimated", "model"), 0)
+    for kernel in kernels:
+        if not kernel.launches:
+            continue
+        if kernel.measured is not None:
+            counts["measured"] += 1
+        elif kernel.time is not None:
+            counts["estimated"] += 1
+        else:
+            counts["model"] += 1
+    return {source: count for source, count in counts.items() if count}
+
+
+def repeat_plan(names: Sequence[str], streams: Sequence[int]) -> Planner:
+    """Return the planner that repeats an order of kernels on streams, by their names."""
+
+    def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
+        if sorted(names) != sorted(graph.names):
+            raise ScheduleError("the plan that was kept is of other kernels")
+        placed = dict(zip(names, streams, strict=True))
+        return [graph.index[name] for name in names], [placed[name] for name in graph.names]
+
+    return planner
+
+
 def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Planner:
     """Return the planner that asks a scheduler, and folds what it places on more streams than there are.
 
@@ -193,7 +244,10 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
     """
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        options: dict[str, Any] = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
+        if takes(scheduler, "streams") and scheduler != "nimble":
+            options: dict[str, Any] = {"streams": streams}
+        else:
+            options = {}
         plan = schedule(graph, target, scheduler, **options)
         if len(plan.graph) != len(graph) or plan.graph.names != graph.names:
             raise ScheduleError(f"{plan.scheduler} rewrites the graph; take a scheduler that keeps its operators")
@@ -201,12 +255,12 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
             raise ScheduleError(f"{plan.scheduler} places kernels on several devices; give it one")
         known = graph.time
         times = np.where(np.isnan(known), 1.0, known)
-        return plan.op.tolist(), _folded(plan.op, plan.stream, times, streams)
+        return plan.op.tolist(), _fold_streams(plan.op, plan.stream, times, streams)
 
     return planner
 
 
-def _folded(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
+def _fold_streams(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) -> list[int]:
     loads: dict[int, float] = {}
     for i, lane in zip(op.tolist(), stream.tolist(), strict=True):
         loads[lane] = loads.get(lane, 0.0) + float(times[i])
@@ -298,7 +352,9 @@ def _after_allocations(
     return OpGraph(graph.operators, edges, graph.name)
 
 
-def _shared(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]) -> frozenset[int]:
+def _shared_allocations(
+    kernels: Sequence[FusedKernel], memory: Sequence[Allocation], stream: Sequence[int]
+) -> frozenset[int]:
     """Return the allocations that several streams touch."""
     used: list[set[int]] = [{INPUT_STREAM} if given.given else set() for given in memory]
     for kernel, lane in zip(kernels, stream, strict=True):

@@ -32,7 +32,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class NumberArgument:
     """A number of the operator, float32, that is written once; equal ones are the same number.
 
     Parameters
@@ -70,17 +70,17 @@ class BlockStamps:
     """Three 64-bit words for each block of a launch: when it began, when it ended, on which SM; or none."""
 
 
-Address = Input | Output | Scratch | Parameter
+Address = Input | Output | Scratch | NumberArgument
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WordTable:
     """An array of 64-bit words in device memory, addresses and whole numbers; equal ones are the same array."""
 
     entries: tuple[Address | int, ...]
 
 
-Argument = Address | Table | StreamBuffer | Stamps | BlockStamps | np.int32 | None
+Argument = Address | WordTable | StreamBuffer | Stamps | BlockStamps | np.int32 | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,12 @@ class CudaLaunch:
         return prod(self.block)
 
 
-T = TypeVar("T", Scratch, Parameter, Table)
+T = TypeVar("T", Scratch, NumberArgument, WordTable)
 
 
-def parameters_of(launches: Iterable[CudaLaunch]) -> tuple[Parameter, ...]:
+def parameters_of(launches: Iterable[CudaLaunch]) -> tuple[NumberArgument, ...]:
     """Return the parameters in the arguments of launches, each once, in order."""
-    return _distinct(launches, Parameter)
+    return _distinct(launches, NumberArgument)
 
 
 def scratch_of(launches: Iterable[CudaLaunch]) -> tuple[Scratch, ...]:
@@ -133,18 +133,18 @@ def scratch_of(launches: Iterable[CudaLaunch]) -> tuple[Scratch, ...]:
     return _distinct(launches, Scratch)
 
 
-def tables_of(launches: Iterable[CudaLaunch]) -> tuple[Table, ...]:
+def tables_of(launches: Iterable[CudaLaunch]) -> tuple[WordTable, ...]:
     """Return the tables in the arguments of launches, each once, in order."""
-    return _distinct(launches, Table)
+    return _distinct(launches, WordTable)
 
 
 def _distinct(launches: Iterable[CudaLaunch], wanted: type[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(argument for argument in _addressed(launches) if isinstance(argument, wanted)))
+    return tuple(dict.fromkeys(argument for argument in _all_arguments(launches) if isinstance(argument, wanted)))
 
 
-def _addressed(launches: Iterable[CudaLaunch]) -> Iterator[Argument | int]:
+def _all_arguments(launches: Iterable[CudaLaunch]) -> Iterator[Argument | int]:
     for launch in launches:
         for argument in launch.arguments:
             yield argument
-            if isinstance(argument, Table):
+            if isinstance(argument, WordTable):
                 yield from argument.entries

@@ -67,12 +67,12 @@ from hwbackend.kernels.arguments import (
     BlockStamps,
     CudaLaunch,
     Input,
+    NumberArgument,
     Output,
-    Parameter,
     Scratch,
     Stamps,
     StreamBuffer,
-    Table,
+    WordTable,
     parameters_of,
     scratch_of,
     tables_of,
@@ -97,13 +97,13 @@ __all__ = [
     "BlockStamps",
     "CudaLaunch",
     "Input",
+    "NumberArgument",
     "Output",
-    "Parameter",
     "Resources",
     "Scratch",
     "Stamps",
     "StreamBuffer",
-    "Table",
+    "WordTable",
     "kernel_source",
     "launches_of",
     "output_size",
@@ -158,7 +158,8 @@ def launches_of(
         raise _error(op, "only synthetic operators are launched; realise the graph first")
     if not op.kernels:
         raise _error(op, "it must have a kernel")
-    chains, holds = op.attributes.get("chains", CHAINS[-1]), op.attributes.get("hold", [0.0] * len(op.kernels))
+    chains = op.attributes.get("chains", CHAINS[-1])
+    holds = op.attributes.get("hold", [0.0] * len(op.kernels))
     if chains not in CHAINS:
         raise _error(op, f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains!r}")
     if len(holds) != len(op.kernels):
@@ -168,15 +169,19 @@ def launches_of(
 
 def output_size(op: Operator) -> int:
     """Return how many float32 elements an operator writes; one without an output shape 256."""
-    return _SYNTH_VALUES if op.output_shape is None else prod(op.output_shape)
+    if op.output_shape is None:
+        return _SYNTH_VALUES
+    return prod(op.output_shape)
 
 
 def _launch(
     op: Operator, reads: Sequence[int], i: int, chains: int, hold: int, resources: Mapping[str, Resources]
 ) -> CudaLaunch:
     """Return kernel `i` of an operator; the last one alone writes the output, so that no reader is early."""
-    kernel, size = op.kernels[i], output_size(op)
-    flops, nbytes = op.flops * kernel.share, op.nbytes * kernel.share
+    kernel = op.kernels[i]
+    size = output_size(op)
+    flops = op.flops * kernel.share
+    nbytes = op.nbytes * kernel.share
     iterations = round(flops / (_FLOPS * kernel.blocks * kernel.threads))
     words = round(nbytes / (_WORD_NBYTES * kernel.blocks))
     if max(kernel.blocks, iterations, words, hold) > _LARGEST_COUNT:
@@ -186,11 +191,14 @@ def _launch(
     entries: list[Address | int] = []
     for k, n in enumerate(reads):
         entries += (Input(k), n)
-    to: Argument = Output() if i == len(op.kernels) - 1 else Scratch(0, FLOAT_NBYTES * size)
+    if i == len(op.kernels) - 1:
+        to: Argument = Output()
+    else:
+        to = Scratch(0, FLOAT_NBYTES * size)
     arguments: tuple[Argument, ...] = (
-        Table(tuple(entries)) if entries else None,
+        WordTable(tuple(entries)) if entries else None,
         np.int32(len(reads)),
-        Parameter("constant", 0.5, 0.1),
+        NumberArgument("constant", 0.5, 0.1),
         to,
         np.int32(size),
         np.int32(iterations),

@@ -67,4 +67,6 @@ def with_stand_ins(graph: OpGraph, device: Device) -> OpGraph:
             operators.append(op)
         else:
             operators.append(stand_in(op, op.kernels or launches.kernels(i), device))
-    return graph if tuple(operators) == tuple(graph.operators) else OpGraph(operators, graph.edges, graph.name)
+    if tuple(operators) == tuple(graph.operators):
+        return graph
+    return OpGraph(operators, graph.edges, graph.name)

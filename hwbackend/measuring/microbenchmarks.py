@@ -12,7 +12,10 @@ from simsched.model import WARP, Cluster, Device, Edge, Kernel, Operator, OpGrap
 _THREADS: Final = 256
 _REGISTERS: Final = 32
 _FEW_SMS: Final = 8  # a device with fewer is a CPU that stands in for one: its blocks cannot be short
-_TINY, _BRIEF, _SHORT, _BLOCK = 1.0, 3.0, 25.0, 60.0
+_TINY = 1.0
+_BRIEF = 3.0
+_SHORT = 25.0
+_BLOCK = 60.0
 """Us of a block alone: far shorter than a launch, longer than the way to the next node, than a launch, to be slowed."""
 _SHORTEST_ON_CPU: Final = 300.0
 _ELSEWHERE: Final = 0.05  # part of the other resource that a kernel bound by one takes
@@ -58,7 +61,8 @@ def synthetic_kernel(
 ) -> Operator:
     """Return a synthetic operator whose blocks take some us each on an idle device."""
     threads = min(_THREADS, device.threads_per_sm)
-    time = max(time, _SHORTEST_ON_CPU) if device.sms < _FEW_SMS else time
+    if device.sms < _FEW_SMS:
+        time = max(time, _SHORTEST_ON_CPU)
     filling = device.sms * max(1.0, device.saturating_warps / (threads / WARP))  # blocks that fill the device
     compute, memory = _KINDS[kind]
     return Operator(
@@ -172,10 +176,14 @@ def _forks(name: str, device: Device, width: int, count: int) -> Schedule:
 def _beside(name: str, device: Device, width: int, time: float) -> Schedule:
     """Return a captured graph of kernels one after the other, then of such chains beside each other."""
     operators = [synthetic_kernel(f"{ALONE}{i}", device, 1, time) for i in range(_ALONE_FIRST)]
-    edges, streams = list(pairwise(range(_ALONE_FIRST))), [0] * _ALONE_FIRST
+    edges = list(pairwise(range(_ALONE_FIRST)))
+    streams = [0] * _ALONE_FIRST
     for turn in range(_BESIDE):
         for stream in range(width):
-            before = len(operators) - width if turn else _ALONE_FIRST - 1
+            if turn:
+                before = len(operators) - width
+            else:
+                before = _ALONE_FIRST - 1
             edges.append((before, len(operators)))
             operators.append(synthetic_kernel(f"beside{turn}.{stream}", device, 1, time))
             streams.append(stream)
@@ -185,7 +193,7 @@ def _beside(name: str, device: Device, width: int, time: float) -> Schedule:
 # Kernels alone and in pairs --------------------------------------------------------------------
 
 
-def _held(device: Device, shared_memory: int = 0) -> int:
+def _count_resident_blocks(device: Device, shared_memory: int = 0) -> int:
     """Return how many blocks of a kernel the device holds."""
     kernel = Kernel(1, min(_THREADS, device.threads_per_sm), _REGISTERS, shared_memory)
     return occupancy(device, kernel).blocks * device.sms
@@ -199,7 +207,8 @@ def _shared_memory_for(device: Device, blocks: int) -> int:
 
 
 def _solos(device: Device) -> Iterator[Schedule]:
-    sms, most = device.sms, _held(device)
+    sms = device.sms
+    most = _count_resident_blocks(device)
     sizes = {
         "compute": (sms // 2, sms, 2 * sms, 3 * sms, 4 * sms, 6 * sms, most, 2 * most, 4 * most),
         "memory": (sms // 4, sms // 2, sms, 2 * sms, 4 * sms, most, 2 * most),
@@ -219,7 +228,8 @@ def _solos(device: Device) -> Iterator[Schedule]:
 
 
 def _pairs(device: Device) -> Iterator[Schedule]:
-    sms, most = device.sms, _held(device)
+    sms = device.sms
+    most = _count_resident_blocks(device)
     sizes = _distinct((sms, 2 * sms, most, 2 * most), 4 * most)
     both = [(size, size) for size in sizes]
     uneven = [(2 * most, sms), (sms, 2 * most)]
@@ -241,7 +251,8 @@ def _side_by_side(name: str, device: Device, kernels: Sequence[tuple[str, int]])
     kinds = list(dict.fromkeys(kernels))
     alone = (kinds * 4)[: max(3, 2 * len(kinds))]
     operators = [synthetic_kernel(f"{ALONE}{i}", device, size, _BLOCK, kind) for i, (kind, size) in enumerate(alone)]
-    edges, streams = list(pairwise(range(len(alone)))), [0] * len(alone)
+    edges = list(pairwise(range(len(alone))))
+    streams = [0] * len(alone)
     before = [len(alone) - 1]
     for turn in range(_TURNS):
         now = range(len(operators), len(operators) + len(kernels))
@@ -273,7 +284,8 @@ def _transfers(cluster: Cluster) -> Iterator[Schedule]:
 
 def _copies(cluster: Cluster, name: str, nbytes: float, ways: Sequence[tuple[int, int]]) -> Schedule:
     """Return pairs of tiny operators, the second of each reading from the first on another device."""
-    operators, placements = [], []
+    operators = []
+    placements = []
     for side in range(2):
         for i, way in enumerate(ways):
             device = cluster.devices[way[side]]

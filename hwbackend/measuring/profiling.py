@@ -44,11 +44,11 @@ def profile(backend: Backend, graph: OpGraph, in_situ: int, rng: np.random.Gener
         return _profile(backend, [op for op, _ in loops], [run for _, run in loops], graph)
     alone = replace(backend.cluster, devices=backend.cluster.devices[:1], links=())
     plans = [random_schedule(graph, alone, rng=rng, streams=1, execution="events") for _ in range(SEQUENTIAL_ORDERS)]
-    runs = [_measured(backend, plan, f"in-situ/sequential-{i}") for i, plan in enumerate(plans)]
+    runs = [_measure(backend, plan, f"in-situ/sequential-{i}") for i, plan in enumerate(plans)]
     operators = [_operator(op, op.name, i, runs) for i, op in enumerate(graph.operators)]
     for i in range(in_situ):
         plan = training_schedule(graph, backend.cluster, i, rng=rng)
-        runs.append(_measured(backend, plan, f"in-situ/streams-{i}"))
+        runs.append(_measure(backend, plan, f"in-situ/streams-{i}"))
     return _profile(backend, operators, runs, graph)
 
 
@@ -57,7 +57,7 @@ def microbenchmarks(backend: Backend) -> Profile:
 
     Its operators are those that a schedule of one operator ran alone.
     """
-    runs = [_measured(backend, plan, plan.scheduler) for plan in schedules(backend.cluster)]
+    runs = [_measure(backend, plan, plan.scheduler) for plan in schedules(backend.cluster)]
     operators = []
     for run in runs:
         graph = run.program.graph
@@ -66,7 +66,7 @@ def microbenchmarks(backend: Backend) -> Profile:
     return _profile(backend, operators, runs)
 
 
-def _measured(backend: Backend, plan: Schedule, name: str) -> Replay:
+def _measure(backend: Backend, plan: Schedule, name: str) -> Replay:
     return replace(backend.replay(plan, repeats=_REPEATS, warmup=_WARMUP), name=name)
 
 
@@ -74,7 +74,7 @@ def _loop(backend: Backend, op: Operator) -> tuple[MeasuredOperator, Replay]:
     """Measure an operator alone, on warm data: several of it in a row."""
     graph = OpGraph([replace(op, name=f"{op.name}#{i}") for i in range(_LOOP)], [], op.name)
     plan = Schedule.from_columns(graph, range(_LOOP), (backend.cluster.devices[0].name,))
-    run = _measured(backend, plan, f"solo/loop-{op.name}")
+    run = _measure(backend, plan, f"solo/loop-{op.name}")
     times = [_kernel_times(run, i) for i in range(_WARM_AFTER, _LOOP)]
     return _from_times(op, op.name, times), run
 
@@ -94,7 +94,8 @@ def _from_times(op: Operator, name: str, times: Sequence[Floats]) -> MeasuredOpe
 
 def _kernel_times(run: Replay, i: int) -> Floats:
     """Return start and end in us of the kernels of operator `i`, shape (n_kernels, 2)."""
-    trace, ptr = run.trace, run.program.launches.ptr
+    trace = run.trace
+    ptr = run.program.launches.ptr
     rows = np.flatnonzero((trace.kind == KERNEL) & (trace.op == i))
     times = np.zeros((int(ptr[i + 1] - ptr[i]), 2))
     times[trace.item[rows] - ptr[i]] = np.column_stack([trace.start[rows], trace.end[rows]])
@@ -104,7 +105,8 @@ def _kernel_times(run: Replay, i: int) -> Floats:
 def _profile(
     backend: Backend, operators: Sequence[MeasuredOperator], runs: Sequence[Replay], graph: OpGraph | None = None
 ) -> Profile:
-    environment, device = runs[0].environment, backend.cluster.devices[0]
+    environment = runs[0].environment
+    device = backend.cluster.devices[0]
     return Profile(
         tuple(operators),
         device=MeasuredDevice(environment.get("device", device.model), sms=device.sms),

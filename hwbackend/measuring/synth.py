@@ -80,7 +80,10 @@ def _synthetic(op: Operator, position: int, device: Device) -> Operator:
     time = default_cost(op, device)
     threads = min(_THREADS, device.threads_per_sm)
     full = device.saturating_warps / (threads / WARP)  # blocks that fill an SM
-    per_sm = round((op.utilization or 0.0) * full) if full >= _SEVERAL else 0
+    if full >= _SEVERAL:
+        per_sm = round((op.utilization or 0.0) * full)
+    else:
+        per_sm = 0
     blocks = max(1, per_sm * device.sms if per_sm else round((op.utilization or 0.0) * full * device.sms))
     load = min(1.0, blocks / (full * device.sms))
     parts = min(_MOST_KERNELS, max(1, round(time / max(_LONGEST, _LAUNCHES * device.launch))))

@@ -50,7 +50,10 @@ class RecordedBackend:
     name = "recorded"
 
     def __init__(self, paths: _Path | Sequence[_Path] = (), *, folder: _Path | None = None) -> None:
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if isinstance(paths, str | os.PathLike):
+            given = [paths]
+        else:
+            given = list(paths)
         if not given and folder is None:
             raise BackendError("the backend 'recorded' needs files of measurements; give folder= or paths=")
         self._where = ", ".join(map(str, [*given, *([] if folder is None else [folder])]))
@@ -85,7 +88,8 @@ class RecordedBackend:
         """Refuse measurements of another device than those before."""
         device = device or cluster.devices[0].model
         if self._cluster is None or self._measured_on is None:
-            self._cluster, self._measured_on = cluster, (device, path)
+            self._cluster = cluster
+            self._measured_on = (device, path)
         elif device != self._measured_on[0] or cluster != self._cluster:
             of = f"{len(cluster)} x {device}", f"{len(self._cluster)} x {self._measured_on[0]}"
             raise BackendError(
@@ -129,7 +133,7 @@ class RecordedBackend:
         """
         found = [profile for profile in self._profiles if profile.graph is None and profile.runs]
         if not found:
-            raise BackendError(f"there are no microbenchmarks in {self._where}; {self._profiled()}")
+            raise BackendError(f"there are no microbenchmarks in {self._where}; {self._describe_profiles()}")
         return found[-1]
 
     def profile(self, graph: OpGraph, *, in_situ: int = 8, rng: np.random.Generator | int = 0) -> Profile:  # noqa: ARG002
@@ -143,12 +147,14 @@ class RecordedBackend:
         known = self.realise(graph)
         found = [p for p in self._profiles if p.graph is not None and (p.graph is known or p.graph == known)]
         if not found:
-            raise BackendError(f"graph {graph.name!r} was not profiled in {self._where}; {self._profiled()}")
+            raise BackendError(f"graph {graph.name!r} was not profiled in {self._where}; {self._describe_profiles()}")
         return found[-1]
 
-    def _profiled(self) -> str:
+    def _describe_profiles(self) -> str:
         names = [profile.graph.name for profile in self._profiles if profile.graph is not None]
-        return f"there are profiles of {_listed(names)}" if names else "there is no profile of a graph"
+        if names:
+            return f"there are profiles of {_list_names(names)}"
+        return "there is no profile of a graph"
 
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
         """Return the recorded run of the same program: the same operators, kernels and instructions.
@@ -165,15 +171,18 @@ class RecordedBackend:
         if run is not None:
             return replace(run, latency=run.latency[:repeats])
         graph = program.graph.name
-        what = schedule.scheduler if isinstance(schedule, Schedule) else "this program"
+        if isinstance(schedule, Schedule):
+            what = schedule.scheduler
+        else:
+            what = "this program"
         names = [run.name for run in self._runs.values() if run.program.graph.name == graph]
         if names:
             raise BackendError(
                 f"no run of {what!r} of graph {graph!r} with the same instructions is in {self._where}; "
-                f"there are {_listed(names)}"
+                f"there are {_list_names(names)}"
             )
         graphs = list(dict.fromkeys(run.program.graph.name for run in self._runs.values()))
-        raise BackendError(f"no run of graph {graph!r} is in {self._where}; there are runs of {_listed(graphs)}")
+        raise BackendError(f"no run of graph {graph!r} is in {self._where}; there are runs of {_list_names(graphs)}")
 
 
 def availability() -> tuple[bool, str]:
@@ -225,7 +234,8 @@ def _became(op: Operator, known: Operator) -> bool:
 
 def _digest(program: Program) -> bytes:
     """Return what programs have in common that launch and issue the same: names, kernels, instructions, copies."""
-    graph, copies = program.graph, program.copies
+    graph = program.graph
+    copies = program.copies
     text = sha256(repr((graph.names, program.devices, program.execution, program.n_events)).encode())
     text.update(repr([(op.kind, op.flops, op.nbytes, op.kernels) for op in graph.operators]).encode())
     for column in (
@@ -245,6 +255,8 @@ def _digest(program: Program) -> bytes:
     return text.digest()
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+    if len(names) > _SHOWN:
+        return f"{shown} and {len(names) - _SHOWN} more"
+    return shown

@@ -9,10 +9,10 @@ from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import realised
 from hwbackend.synthetic.plan import Plan
-from hwbackend.synthetic.run import Luck, Run
+from hwbackend.synthetic.run import Luck, SyntheticRun
 from hwbackend.synthetic.sms import Sms
 from hwbackend.synthetic.truth import truth
-from hwbackend.synthetic.values import Values
+from hwbackend.synthetic.values import SyntheticValues
 from simsched.base.errors import BackendError
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, Floats, OpGraph, Program, Schedule
@@ -93,8 +93,11 @@ class SyntheticBackend:
         if copy_engines is not None:
             said["copy_engines"] = copy_engines
         self._cluster = Cluster.preset(gpu, gpus, link=link).replace_devices(**said)
-        self._gpu, self._seed = gpu, seed
-        self._noise, self._drift, self._outliers = noise, drift, outliers
+        self._gpu = gpu
+        self._seed = seed
+        self._noise = noise
+        self._drift = drift
+        self._outliers = outliers
         self._true = truth(self._cluster, seed)
         self._rng = np.random.default_rng([seed, 0])
         self._wandered = 0.0  # of the drift, in standard deviations
@@ -132,10 +135,11 @@ class SyntheticBackend:
         program = prepare(self, schedule, repeats, warmup)
         plan = Plan(program, self._true)
         sms = Sms(plan.devices, plan.columns, plan.blocks, INTERFERENCE)
-        values = Values(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
+        values = SyntheticValues(program, np.array(plan.device_of), np.array(plan.source_of, np.int64), rng=self._rng)
         for _ in range(warmup):
             self._repeat(plan, sms)
-        runs, error = [], 0.0
+        runs = []
+        error = 0.0
         for _ in range(repeats):
             launches, copies, factor = self._repeat(plan, sms)
             error = max(error, values.error(launches, copies))
@@ -155,7 +159,8 @@ class SyntheticBackend:
 
     def _repeat(self, plan: Plan, sms: Sms) -> tuple[Floats, Floats, float]:
         """Run once; return the times of launches and copies, and how much longer all of it took this time."""
-        rng, program = self._rng, plan.program
+        rng = self._rng
+        program = plan.program
         n_blocks = min(int(plan.blocks.sum()), _MOST_DRAWN)
         luck = Luck(
             host=np.exp(_HOST_JITTER * rng.standard_normal(max(1, len(program)))),
@@ -167,7 +172,7 @@ class SyntheticBackend:
         factor = exp(self._noise * rng.standard_normal() + self._drift * self._wandered)
         if rng.random() < self._outliers:
             factor *= rng.uniform(*_OUTLIER)
-        return *Run(plan, sms, luck, self._before).times(), factor
+        return *SyntheticRun(plan, sms, luck, self._before).times(), factor
 
 
 def availability() -> tuple[bool, str]:

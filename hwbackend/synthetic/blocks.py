@@ -21,7 +21,7 @@ _DONE: Final = 1e-9  # of a block: rounding
 _SURE: Final = 1e-6  # of a block: long enough to be seen in any time
 
 
-class Device(Row):
+class BlockDevice(Row):
     """A device, and what its blocks and copies ask for of its DRAM."""
 
     traffic: f8
@@ -49,7 +49,7 @@ class Sm(Row):
     is_dirty: i8  # whether its rates are to be found anew
 
 
-class Launch(Row):
+class BlockLaunch(Row):
     """A kernel: what each of its blocks takes, and how far it is; start and end are -1 before they are known."""
 
     compute: f8  # us
@@ -68,7 +68,7 @@ class Launch(Row):
     resident: i8
 
 
-class Run(Table):
+class BlockRun(Table):
     """The devices and what runs on them.
 
     A tree has `n_leaves` leaves, a power of two, of which the j-th is that of the device's j-th SM; place i holds the
@@ -91,12 +91,12 @@ class Run(Table):
     next_jitter: i8
     resident_kernels: i8
     jitter: Column[f8]  # of blocks, again and again
-    devices: Rows[Device] = length("n_devices")
+    devices: Rows[BlockDevice] = length("n_devices")
     sms: Rows[Sm] = length("n_sms")
     held: Column[i4] = length("n_sms * n_slots")  # launches of the blocks on each SM
     left: Column[f8] = length("n_sms * n_slots")  # parts of those blocks
     rate: Column[f8] = length("n_sms * n_slots")
-    launches: Rows[Launch] = length("n_launches")
+    launches: Rows[BlockLaunch] = length("n_launches")
     queue: Column[i4] = length("n_devices * n_launches")
     dirty: Column[i4] = length("n_sms")
     ended: Column[i4] = length("n_launches")
@@ -105,7 +105,7 @@ class Run(Table):
 
 
 @piece("surrogate device")
-def run_blocks(s: Run) -> None:
+def run_blocks(s: BlockRun) -> None:
     """Do what the phase says."""
     if s.phase == ADVANCE:
         _advance(s)
@@ -118,7 +118,7 @@ def run_blocks(s: Run) -> None:
         _settle(s, s.subject)
 
 
-def _advance(s: Run) -> None:
+def _advance(s: BlockRun) -> None:
     """Run until a kernel ends, or nothing happens any more before the time given."""
     s.n_ended = 0
     while s.n_ended == 0:
@@ -135,9 +135,10 @@ def _advance(s: Run) -> None:
         _settle(s, d)
 
 
-def _arrive(s: Run, d: int, launch: int) -> None:
+def _arrive(s: BlockRun, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
-    queue, i = s.queue[d * s.n_launches :], s.devices[d].n_queued
+    queue = s.queue[d * s.n_launches :]
+    i = s.devices[d].n_queued
     while i > 0 and _before(s, launch, queue[i - 1]):
         queue[i] = queue[i - 1]
         i -= 1
@@ -145,20 +146,23 @@ def _arrive(s: Run, d: int, launch: int) -> None:
     s.devices[d].n_queued += 1
 
 
-def _before(s: Run, a: int, b: int) -> bool:
+def _before(s: BlockRun, a: int, b: int) -> bool:
     """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
-    one, other = s.launches[a], s.launches[b]
+    one = s.launches[a]
+    other = s.launches[b]
     if one.priority != other.priority:
         return one.priority < other.priority
     return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
 
 
-def _dispatch(s: Run, d: int, freed: int) -> None:
+def _dispatch(s: BlockRun, d: int, freed: int) -> None:
     """Let the head of the queue place what fits; only when it has placed all is the next kernel looked at.
 
     `freed` is the SM on which there is more room than before, or -1.
     """
-    device, queue, i = s.devices[d], s.queue[d * s.n_launches :], 0
+    device = s.devices[d]
+    queue = s.queue[d * s.n_launches :]
+    i = 0
     while i < device.n_queued:
         row = queue[i]
         launch = s.launches[row]
@@ -185,11 +189,12 @@ def _dispatch(s: Run, d: int, freed: int) -> None:
             queue[k] = queue[k + 1]
 
 
-def _issue(s: Run, d: int, sm: int, row: int) -> None:
+def _issue(s: BlockRun, d: int, sm: int, row: int) -> None:
     """Put the next block of a kernel on an SM."""
     _touch(s, d, sm)
     slot = sm * s.n_slots + s.sms[sm].n_held
-    s.held[slot], s.left[slot] = row, s.jitter[s.next_jitter]
+    s.held[slot] = row
+    s.left[slot] = s.jitter[s.next_jitter]
     s.next_jitter += 1
     if s.next_jitter == s.n_jitter:
         s.next_jitter = 0
@@ -197,15 +202,17 @@ def _issue(s: Run, d: int, sm: int, row: int) -> None:
     _take(s, d, sm, s.launches[row], 1)
 
 
-def _fits(launch: Launch, sm: Sm) -> bool:
+def _fits(launch: BlockLaunch, sm: Sm) -> bool:
     """Return whether a block of a kernel fits on an SM."""
     enough = sm.registers >= launch.registers and sm.shared >= launch.shared
     return sm.warps >= launch.warps and sm.blocks > 0 and enough
 
 
-def _roomiest(s: Run, d: int, launch: Launch) -> int:
+def _roomiest(s: BlockRun, d: int, launch: BlockLaunch) -> int:
     """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
-    room, i, first = s.room[2 * s.n_leaves * d :], 1, s.devices[d].first_sm
+    room = s.room[2 * s.n_leaves * d :]
+    i = 1
+    first = s.devices[d].first_sm
     if room[1] < launch.warps * ROOM:
         return -1
     while i < s.n_leaves:
@@ -214,14 +221,17 @@ def _roomiest(s: Run, d: int, launch: Launch) -> int:
             i += 1
     if _fits(launch, s.sms[first + i - s.n_leaves]):
         return first + i - s.n_leaves
-    best, most = -1, -1  # registers or shared memory are short there
+    # That SM lacks registers or shared memory: take the roomiest of those that have both.
+    best = -1
+    most = -1
     for j in range(s.devices[d].n_sms):
         if room[s.n_leaves + j] > most and _fits(launch, s.sms[first + j]):
-            best, most = first + j, room[s.n_leaves + j]
+            best = first + j
+            most = room[s.n_leaves + j]
     return best
 
 
-def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
+def _take(s: BlockRun, d: int, number: int, launch: BlockLaunch, sign: int) -> None:
     """Take what a block needs off an SM (1), or give it back (-1)."""
     sm = s.sms[number]
     sm.warps -= sign * launch.warps
@@ -230,8 +240,12 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
     sm.shared -= sign * launch.shared
     sm.n_held += sign
     launch.resident += sign
-    room, i = s.room[2 * s.n_leaves * d :], s.n_leaves + number - s.devices[d].first_sm
-    room[i] = sm.warps * ROOM + sm.blocks if sm.blocks > 0 else -1
+    room = s.room[2 * s.n_leaves * d :]
+    i = s.n_leaves + number - s.devices[d].first_sm
+    if sm.blocks > 0:
+        room[i] = sm.warps * ROOM + sm.blocks
+    else:
+        room[i] = -1
     while i > 1:
         i >>= 1
         most = max(room[2 * i], room[2 * i + 1])
@@ -240,9 +254,10 @@ def _take(s: Run, d: int, number: int, launch: Launch, sign: int) -> None:
         room[i] = most
 
 
-def _touch(s: Run, d: int, number: int) -> None:
+def _touch(s: BlockRun, d: int, number: int) -> None:
     """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
-    sm, device = s.sms[number], s.devices[d]
+    sm = s.sms[number]
+    device = s.devices[d]
     if sm.is_dirty:
         return
     sm.is_dirty = 1
@@ -253,7 +268,7 @@ def _touch(s: Run, d: int, number: int) -> None:
     sm.since = s.now
 
 
-def _end_blocks(s: Run, d: int, sm: int) -> None:
+def _end_blocks(s: BlockRun, d: int, sm: int) -> None:
     """Take the blocks of an SM that have ended off it, and note the kernels that ended with them."""
     _touch(s, d, sm)
     first = i = sm * s.n_slots
@@ -265,7 +280,9 @@ def _end_blocks(s: Run, d: int, sm: int) -> None:
         launch = s.launches[row]
         _take(s, d, sm, launch, -1)
         last = first + s.sms[sm].n_held
-        s.held[i], s.left[i], s.rate[i] = s.held[last], s.left[last], s.rate[last]
+        s.held[i] = s.held[last]
+        s.left[i] = s.left[last]
+        s.rate[i] = s.rate[last]
         if launch.resident == 0 and launch.unissued == 0:
             launch.end = s.now
             s.ended[s.n_ended] = row
@@ -273,7 +290,7 @@ def _end_blocks(s: Run, d: int, sm: int) -> None:
             s.n_ended += 1
 
 
-def _settle(s: Run, d: int) -> None:
+def _settle(s: BlockRun, d: int) -> None:
     """Find the rates where they may have changed, and what happens next on the device."""
     device = s.devices[d]
     _rate_dirty(s, d)
@@ -286,7 +303,7 @@ def _settle(s: Run, d: int) -> None:
     device.next = s.due[2 * s.n_leaves * d + 1]
 
 
-def _rate_dirty(s: Run, d: int) -> None:
+def _rate_dirty(s: BlockRun, d: int) -> None:
     """Find the rates on all SMs that were touched."""
     device = s.devices[d]
     for i in range(device.first_sm, device.first_sm + device.n_dirty):
@@ -295,10 +312,13 @@ def _rate_dirty(s: Run, d: int) -> None:
     device.n_dirty = 0
 
 
-def _find_rates(s: Run, d: int, number: int) -> None:
+def _find_rates(s: BlockRun, d: int, number: int) -> None:
     """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
-    sm, device, base = s.sms[number], s.devices[d], number * s.n_slots
-    load, mixed = 0.0, False
+    sm = s.sms[number]
+    device = s.devices[d]
+    base = number * s.n_slots
+    load = 0.0
+    mixed = False
     for i in range(base, base + sm.n_held):
         load += s.launches[s.held[i]].issue
         mixed = mixed or s.held[i] != s.held[base]
@@ -306,7 +326,8 @@ def _find_rates(s: Run, d: int, number: int) -> None:
     penalty = 1.0
     if mixed and max(load, device.slow) > 1.0:
         penalty += s.interference
-    traffic, first = 0.0, NEVER
+    traffic = 0.0
+    first = NEVER
     for i in range(base, base + sm.n_held):
         launch = s.launches[s.held[i]]
         busy = launch.compute * crowd
@@ -319,9 +340,10 @@ def _find_rates(s: Run, d: int, number: int) -> None:
     sm.traffic = traffic
 
 
-def _set_due(s: Run, d: int, sm: int, time: float) -> None:
+def _set_due(s: BlockRun, d: int, sm: int, time: float) -> None:
     """Note when the first block of an SM ends."""
-    due, i = s.due[2 * s.n_leaves * d :], s.n_leaves + sm - s.devices[d].first_sm
+    due = s.due[2 * s.n_leaves * d :]
+    i = s.n_leaves + sm - s.devices[d].first_sm
     due[i] = time
     while i > 1:
         i >>= 1
@@ -331,9 +353,10 @@ def _set_due(s: Run, d: int, sm: int, time: float) -> None:
         due[i] = first
 
 
-def _first_due(s: Run, d: int) -> int:
+def _first_due(s: BlockRun, d: int) -> int:
     """Return the SM on which a block ends first, of equal times the first SM."""
-    due, i = s.due[2 * s.n_leaves * d :], 1
+    due = s.due[2 * s.n_leaves * d :]
+    i = 1
     while i < s.n_leaves:
         i *= 2
         if due[i] > due[i + 1]:

@@ -23,7 +23,9 @@ class Clock:
     @property
     def upcoming(self) -> float:
         """When the next thing happens, infinity if nothing does."""
-        return self._later[0][0] if self._later else inf
+        if self._later:
+            return self._later[0][0]
+        return inf
 
     def pop(self) -> tuple[float, int, int]:
         """Return the next thing: when, what, to whom."""

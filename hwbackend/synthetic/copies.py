@@ -31,7 +31,10 @@ class Copying:
     """
 
     def __init__(self, plan: Plan, sms: Sms, factor: Sequence[float], clock: Clock) -> None:
-        self._plan, self._sms, self._factor, self._clock = plan, sms, factor, clock
+        self._plan = plan
+        self._sms = sms
+        self._factor = factor
+        self._clock = clock
         self.spans = [[-1.0, -1.0] for _ in factor]
         self._engines = [device.copy_engines for device in plan.devices]
         self._waiting: list[deque[int]] = [deque() for _ in plan.devices]
@@ -57,7 +60,10 @@ class Copying:
         """Let the bytes of a copy move."""
         self._progress(now)
         exact = self._plan.exact[copy] >= 0
-        self._left[copy] = 0.0 if exact else self._plan.nbytes[copy] * self._factor[copy]
+        if exact:
+            self._left[copy] = 0.0
+        else:
+            self._left[copy] = self._plan.nbytes[copy] * self._factor[copy]
         self._share(now)
 
     def on_moved(self, version: int, now: float) -> list[int]:
@@ -90,7 +96,8 @@ class Copying:
         for copy in self._left:
             for channel in plan.route[copy]:
                 users[channel] = users.get(channel, 0) + 1
-        first, load = inf, [0.0] * len(plan.devices)
+        first = inf
+        load = [0.0] * len(plan.devices)
         for copy, left in self._left.items():
             rate = min((plan.bandwidth[c] / users[c] for c in plan.route[copy]), default=1.0)
             self._rate[copy] = rate = min(rate, plan.devices[plan.source_of[copy]].copy_rate)
@@ -102,4 +109,4 @@ class Copying:
         if first < inf:
             self._clock.at(first, MOVED, self._version)
         for device, part in enumerate(load):
-            self._sms.copied(device, now, part)
+            self._sms.set_copy_load(device, now, part)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.synthetic.truth import BlockCost, Truth, block_costs
+from hwbackend.synthetic.truth import BlockCost, TrueParameters, block_costs
 from simsched.base.errors import BackendError, ClusterError
 from simsched.model import COPY, LAUNCH, RECORD, WAIT, Ints, Program, footprint, occupancy
 
@@ -30,12 +30,16 @@ class Plan:
         simulate each of them; the message names the operator.
     """
 
-    def __init__(self, program: Program, true: Truth) -> None:
-        self.program, self.true = program, true
+    def __init__(self, program: Program, true: TrueParameters) -> None:
+        self.program = program
+        self.true = true
         self.devices = true.cluster.devices
-        graph, n = program.graph, len(program.launches)
-        self.action, self.device = program.action.tolist(), program.device.tolist()
-        self.stream, self.argument = program.stream.tolist(), program.argument.tolist()
+        graph = program.graph
+        n = len(program.launches)
+        self.action = program.action.tolist()
+        self.device = program.device.tolist()
+        self.stream = program.stream.tolist()
+        self.argument = program.argument.tolist()
         place = {code: np.empty(count, np.int64) for code, count in ((LAUNCH, n), (COPY, len(program.copies.op)))}
         for code, rows in place.items():
             at = np.flatnonzero(program.action == code)
@@ -85,7 +89,8 @@ class Plan:
 
     def _find_routes(self) -> None:
         """Find for each copy its link directions, the latency and the bytes."""
-        program, cluster = self.program, self.true.cluster
+        program = self.program
+        cluster = self.true.cluster
         copies = program.copies
         self.target_of: list[int] = copies.device.tolist()
         self.nbytes: list[float] = copies.nbytes.tolist()

@@ -38,7 +38,7 @@ class Luck:
     blocks: Floats
 
 
-class Run:
+class SyntheticRun:
     """One run of a program, from the first thing a host issues to the end of the last kernel.
 
     Parameters
@@ -52,7 +52,9 @@ class Run:
     """
 
     def __init__(self, plan: Plan, sms: Sms, luck: Luck, before: list[tuple[object, bool]]) -> None:
-        self._plan, self._sms, self._before = plan, sms, before
+        self._plan = plan
+        self._sms = sms
+        self._before = before
         self._host: list[float] = luck.host.tolist()
         self._factor: list[float] = luck.kernels.tolist()
         self._clock = Clock()
@@ -88,7 +90,8 @@ class Run:
             for thread in range(len(self._pc)):
                 self._next(thread, 0.0)
         handle = self._on_host, self._pump, self._on_node, self._copying.on_ready, self._on_moved
-        clock, sms = self._clock, self._sms
+        clock = self._clock
+        sms = self._sms
         while True:
             if sms.next.min() <= clock.upcoming:
                 now, ended = sms.advance(clock.upcoming)
@@ -100,7 +103,8 @@ class Run:
                 break
             time, what, who = clock.pop()
             handle[what](who, time)
-        launches, copies = sms.spans, np.array(self._copying.spans, np.float64).reshape(-1, 2)
+        launches = sms.spans
+        copies = np.array(self._copying.spans, np.float64).reshape(-1, 2)
         if (launches[:, 1] < 0).any() or (copies[:, 1] < 0).any() or self._pc != self._ptr[1:]:
             raise self._hung()
         return launches, copies
@@ -109,10 +113,12 @@ class Run:
 
     def _next(self, thread: int, now: float) -> None:
         """Let a host thread begin its next instruction, or wait until it can."""
-        i, plan = self._pc[thread], self._plan
+        i = self._pc[thread]
+        plan = self._plan
         if i == self._ptr[thread + 1]:
             return
-        action, device = plan.action[i], plan.device[i]
+        action = plan.action[i]
+        device = plan.device[i]
         event = plan.argument[i]
         if (action == WAIT and not self._issued[event]) or (action == SYNC and self._done[event] > now):
             self._awaiting[event].append(thread)
@@ -124,7 +130,8 @@ class Run:
 
     def _on_host(self, thread: int, now: float) -> None:
         """Let what a host thread issued take effect."""
-        i, plan = self._pc[thread], self._plan
+        i = self._pc[thread]
+        plan = self._plan
         self._pc[thread] += 1
         action = plan.action[i]
         if action < BARRIER:
@@ -135,7 +142,8 @@ class Run:
             self._queues[queue].append(i)
             if action == RECORD:
                 self._issued[plan.argument[i]] = True
-                waiting, self._awaiting[plan.argument[i]] = self._awaiting[plan.argument[i]], []
+                waiting = self._awaiting[plan.argument[i]]
+                self._awaiting[plan.argument[i]] = []
                 for other in waiting:
                     self._next(other, now)
             self._pump(queue, now)
@@ -145,10 +153,13 @@ class Run:
 
     def _pump(self, queue: int, now: float) -> None:
         """Pass on what stands at the head of a hardware queue, as far as that is possible now."""
-        items, plan = self._queues[queue], self._plan
+        items = self._queues[queue]
+        plan = self._plan
         while items:
             i = items[0]
-            lane, action, argument = plan.lane[i], plan.action[i], plan.argument[i]
+            lane = plan.lane[i]
+            action = plan.action[i]
+            argument = plan.argument[i]
             if self._busy[lane]:
                 if action != RECORD:
                     return
@@ -176,9 +187,9 @@ class Run:
                 self._busy[lane] = True
                 self._copying.start(argument, now)
                 continue
-            self._passed(i, now)
+            self._end_instruction(i, now)
 
-    def _passed(self, i: int, now: float) -> None:
+    def _end_instruction(self, i: int, now: float) -> None:
         """Note that nothing is left to do for an instruction."""
         plan = self._plan
         device = plan.device[i]
@@ -186,7 +197,8 @@ class Run:
             return
         self._pending[device] -= 1
         if not self._pending[device]:
-            waiting, self._draining[device] = self._draining[device], []
+            waiting = self._draining[device]
+            self._draining[device] = []
             for thread in waiting:
                 self._next(thread, now)
 
@@ -194,7 +206,8 @@ class Run:
         self._done[event] = now
         for queue in self._held_up[event]:
             self._clock.at(now, PUMP, queue)
-        waiting, self._awaiting[event] = self._awaiting[event], []
+        waiting = self._awaiting[event]
+        self._awaiting[event] = []
         for thread in waiting:
             self._next(thread, now)
 
@@ -203,7 +216,9 @@ class Run:
     def _arrive(self, row: int, now: float) -> None:
         """Queue a kernel on its device; the data of its operator are warm if the device ran the same just before."""
         plan = self._plan
-        device, cost, factor = plan.device_of[row], plan.costs[row], self._factor[row]
+        device = plan.device_of[row]
+        cost = plan.costs[row]
+        factor = self._factor[row]
         before, was_warm = self._before[device]
         warm = before == plan.alike[row] and (was_warm or plan.is_first[row])
         self._before[device] = plan.alike[row], warm
@@ -228,11 +243,12 @@ class Run:
         lane = plan.lane[i]
         self._busy[lane] = False
         self._free[lane] = now + gap
-        self._passed(i, now)
-        records, self._behind[lane] = self._behind[lane], []
+        self._end_instruction(i, now)
+        records = self._behind[lane]
+        self._behind[lane] = []
         for record in records:
             self._on_event(plan.argument[record], now)
-            self._passed(record, now)
+            self._end_instruction(record, now)
         self._pump(plan.queue[lane], now)
 
     # --- captured graphs

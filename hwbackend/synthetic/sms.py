@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.synthetic.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, Run, run_blocks
+from hwbackend.synthetic.blocks import ADVANCE, ARRIVE, NEVER, RESHARE, ROOM, BlockRun, run_blocks
 from simsched.model import WARP, Device, Floats, Ints
 
 
@@ -34,7 +34,7 @@ class Sms:
         self, devices: Sequence[Device], columns: Mapping[str, npt.ArrayLike], blocks: Ints, interference: float
     ) -> None:
         n_sms = [device.sms for device in devices]
-        self._run = run = Run(
+        self._run = run = BlockRun(
             n_devices=len(devices),
             n_sms=sum(n_sms),
             n_launches=len(blocks),
@@ -43,16 +43,24 @@ class Sms:
             n_slots=max(device.blocks_per_sm for device in devices),
             resident_kernels=min(device.resident_kernels for device in devices),
         )
-        self._launches, self._devices, sms = run["launches"], run["devices"], run["sms"]
+        self._launches = run["launches"]
+        self._devices = run["devices"]
+        sms = run["sms"]
         for name, values in columns.items():
             self._launches[name] = values
         self._launches["start"] = self._launches["end"] = -1.0
         self._launches["unissued"] = blocks
-        self._devices["first_sm"], self._devices["n_sms"] = np.cumsum([0, *n_sms[:-1]]), n_sms
-        self._devices["slow"], self._devices["next"], self._devices["stuck"] = 1.0, NEVER, -1
+        self._devices["first_sm"] = np.cumsum([0, *n_sms[:-1]])
+        self._devices["n_sms"] = n_sms
+        self._devices["slow"] = 1.0
+        self._devices["next"] = NEVER
+        self._devices["stuck"] = -1
         self.next: Floats = self._devices["next"]
         for name in ("blocks", "registers", "shared"):
-            of = "shared_memory" if name == "shared" else name
+            if name == "shared":
+                of = "shared_memory"
+            else:
+                of = name
             sms[name] = np.repeat([getattr(device, f"{of}_per_sm") for device in devices], n_sms)
         sms["warps"] = np.repeat([device.threads_per_sm // WARP for device in devices], n_sms)
         run["due"].fill(NEVER)
@@ -74,7 +82,8 @@ class Sms:
         for name, column in self._fresh.items():
             self._run[name][:] = column
         self._run["jitter"] = jitter
-        self._run.n_jitter, self._run.next_jitter = len(jitter), 0
+        self._run.n_jitter = len(jitter)
+        self._run.next_jitter = 0
 
     @property
     def spans(self) -> Floats:
@@ -84,23 +93,28 @@ class Sms:
     def arrive(self, row: int, now: float, compute: float, memory: float) -> None:
         """Queue a launch whose blocks compute and read for so many us."""
         launch = self._launches[row]
-        launch["compute"], launch["memory"], launch["arrival"] = compute, memory, now
+        launch["compute"] = compute
+        launch["memory"] = memory
+        launch["arrival"] = now
         self._call(ARRIVE, row, now)
 
     def advance(self, until: float) -> tuple[float, list[int]]:
         """Run to a time or the first end of kernels before it; return when that was and the launches that ended."""
         run = self._run
-        run.until, run.phase = until, ADVANCE
+        run.until = until
+        run.phase = ADVANCE
         run_blocks(run)
         ended = run["ended"][: run.n_ended].tolist()
         return run.now if ended else until, ended
 
-    def copied(self, device: int, now: float, part: float) -> None:
+    def set_copy_load(self, device: int, now: float, part: float) -> None:
         """Let copies take a part of a device's DRAM from now on."""
         self._devices["copied"][device] = part
         self._call(RESHARE, device, now)
 
     def _call(self, phase: int, subject: int, now: float) -> None:
         run = self._run
-        run.now, run.phase, run.subject = now, phase, subject
+        run.now = now
+        run.phase = phase
+        run.subject = subject
         run_blocks(run)

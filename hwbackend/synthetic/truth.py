@@ -13,7 +13,9 @@ COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "gr
 """Costs that a surrogate has, in the order in which they are drawn; it has no others of the model."""
 _FREE: Final = ("graph_issue", "graph_join", "crowd_latency")
 """Costs of the model that it does not have; and all barriers cost the same."""
-_LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
+# Ratio of a true parameter to its prior, or of the prior to the parameter.
+_LEAST = 1.1
+_MOST = 1.4
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that
 _COLD: Final = (1.3, 2.0)
 _EFFICIENCY: Final = ((0.45, 0.7), (0.75, 0.95))  # of kernels that are not synthetic: of FLOP and of bandwidth
@@ -22,7 +24,7 @@ _SHORTEST: Final = 0.05  # us of a block
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class TrueParameters:
     """True parameters of a surrogate cluster.
 
     Parameters
@@ -43,7 +45,7 @@ class Truth:
     seed: int
 
 
-def truth(cluster: Cluster, seed: int) -> Truth:
+def truth(cluster: Cluster, seed: int) -> TrueParameters:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
     costs = {name: _away(rng) for name in COSTS}
@@ -64,7 +66,7 @@ def truth(cluster: Cluster, seed: int) -> Truth:
             saturating_warps=device.saturating_warps * saturating,
         )
 
-    return Truth(
+    return TrueParameters(
         replace(
             cluster,
             devices=tuple(map(real, cluster.devices)),
@@ -82,7 +84,9 @@ def truth(cluster: Cluster, seed: int) -> Truth:
 def _away(rng: np.random.Generator) -> float:
     """Draw a ratio that is away from 1, in either direction."""
     ratio = float(rng.uniform(_LEAST, _MOST))
-    return ratio if rng.random() < 0.5 else 1.0 / ratio
+    if rng.random() < 0.5:
+        return ratio
+    return 1.0 / ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class BlockCost:
     dram: float
 
 
-def block_costs(true: Truth, device: Device, op: Operator) -> list[BlockCost]:
+def block_costs(true: TrueParameters, device: Device, op: Operator) -> list[BlockCost]:
     """Return the cost of a block for each kernel of an operator.
 
     An operator without FLOP and bytes computes for its time.
@@ -116,7 +120,8 @@ def block_costs(true: Truth, device: Device, op: Operator) -> list[BlockCost]:
     for kernel in op.kernels:
         warps = -(-kernel.threads // WARP)
         part = min(1.0, warps / device.saturating_warps) / device.sms
-        flops, nbytes = op.flops * kernel.share / kernel.blocks, op.nbytes * kernel.share / kernel.blocks
+        flops = op.flops * kernel.share / kernel.blocks
+        nbytes = op.nbytes * kernel.share / kernel.blocks
         compute = flops / (device.peak_rate(op.dtype) * part * drawn[0])
         memory = nbytes / (device.bandwidth * min(1.0, warps * true.reach) / device.sms * drawn[1])
         if not flops and not nbytes:
@@ -135,7 +140,7 @@ def block_costs(true: Truth, device: Device, op: Operator) -> list[BlockCost]:
     return found
 
 
-def _own_factors(true: Truth, op: Operator) -> Floats:
+def _own_factors(true: TrueParameters, op: Operator) -> Floats:
     """Return what is an operator's own: efficiencies of FLOP and bandwidth, and how much slower cold data are.
 
     Operators that do the same have the same.

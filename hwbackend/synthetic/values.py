@@ -10,7 +10,7 @@ from simsched.base.units import TIE
 from simsched.model import Floats, Ints, Program
 
 
-class Values:
+class SyntheticValues:
     """What the operators of a program compute, on random inputs.
 
     Parameters
@@ -51,20 +51,29 @@ class Values:
         BackendError
             If an operator or a copy read what had not been written; the message names both.
         """
-        ptr, n = self._program.launches.ptr, len(self._reads)
+        ptr = self._program.launches.ptr
+        n = len(self._reads)
         spans = np.concatenate([np.column_stack([launches[ptr[:-1], 0], launches[ptr[1:] - 1, 1]]), copies])
         there: dict[tuple[int, int], tuple[float, float]] = {}  # since when, and the value; all else is poisoned
         for item in np.lexsort([spans[:, 1], spans[:, 0]]).tolist():
             start, end = spans[item].tolist()
             reader = None if item >= n else item
-            op, home, to = self._copies[item - n] if reader is None else (item, self._home[item], self._home[item])
+            if reader is None:
+                op, home, to = self._copies[item - n]
+            else:
+                op = item
+                home = self._home[item]
+                to = self._home[item]
             inputs = []
             for source in [op] if reader is None else self._reads[op]:
                 since, value = there.get((source, home), (inf, nan))
                 if since > start * (1.0 + TIE):
                     raise self._unwritten(source, reader)
                 inputs.append(value)
-            written = inputs[0] if reader is None else self._value(op, inputs)
+            if reader is None:
+                written = inputs[0]
+            else:
+                written = self._value(op, inputs)
             if end < there.get((op, to), (inf, nan))[0]:
                 there[op, to] = end, written
         ends = ((there[op, self._home[op]][1], expected) for op, expected in enumerate(self._expected))
@@ -72,7 +81,10 @@ class Values:
 
     def _unwritten(self, source: int, reader: int | None) -> BackendError:
         graph = self._program.graph
-        what = "it was copied" if reader is None else f"{graph.names[reader]!r} read it"
+        if reader is None:
+            what = "it was copied"
+        else:
+            what = f"{graph.names[reader]!r} read it"
         return BackendError(
             f"{graph.name}: the output of {graph.names[source]!r} was not there when {what}: "
             f"the program has no wait for it"

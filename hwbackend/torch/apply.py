@@ -8,7 +8,7 @@ from hwbackend.executor.feeds import feeds_of
 from hwbackend.torch.devices import cpu_cluster, require_torch
 from hwbackend.torch.effects import changes_what_stays, require_pure
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors
-from hwbackend.torch.nodes import NodeRunner, Traced, nodes_of, traced
+from hwbackend.torch.nodes import NodeRunner, Traced, nodes_of, trace_module
 from simsched.base.errors import BackendError, ScheduleError
 from simsched.model import Cluster, Program, Schedule
 
@@ -58,16 +58,16 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     torch = require_torch()
     inputs = list(example_inputs) if isinstance(example_inputs, list | tuple) else [example_inputs]
     name = type(module).__name__
-    found = traced(module, inputs, name)
+    found = trace_module(module, inputs, name)
     where = _place(torch, name, module, inputs, device)
     training = next((path for path, part in module.named_modules() if part.training), None)
     if training is not None:
         what = f"{training!r} of {name}" if training else name
         raise BackendError(f"{what} is in training; call its eval() before it is run under a schedule")
-    return scheduled(found, inputs, schedule, where)
+    return schedule_module(found, inputs, schedule, where)
 
 
-def scheduled(
+def schedule_module(
     traced: Traced, inputs: Sequence[Any], schedule: Schedule, where: Any, fixed: Sequence[bool] | None = None
 ) -> "Scheduled":
     """Return what runs a traced module under a schedule on a device of PyTorch; see `apply`.
@@ -134,12 +134,12 @@ class Scheduled:
         """Run the module on inputs like the examples; threads that call it take turns."""
         self._require_like(args)
         with self._lock:
-            return self._called(args)
+            return self._run(args)
 
-    def _called(self, args: Sequence[Any]) -> Any:
+    def _run(self, args: Sequence[Any]) -> Any:
         graph = self._traced.graph_module.graph
         if self._static is not None:
-            return self._replayed(args)
+            return self._replay(args)
         try:
             self._runner.begin(graph.process_inputs(*args))
             if isinstance(self._host, CpuHost):
@@ -165,7 +165,7 @@ class Scheduled:
                 run()
                 host.finish()
 
-    def _replayed(self, args: Sequence[Any]) -> Any:
+    def _replay(self, args: Sequence[Any]) -> Any:
         assert self._static is not None
         assert isinstance(self._host, CudaHost)
         torch, graph = self._torch, self._traced.graph_module.graph

@@ -31,7 +31,7 @@ from hwbackend.cuda.driver import require_driver
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import SYNTH, realised
-from hwbackend.torch.devices import clock, cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
+from hwbackend.torch.devices import clock, cpu_cluster, cuda_cluster, driver, line, pin_algorithms, require_torch
 from hwbackend.torch.donated import DonatedNetwork, NotDonatedError, ReplayTimes
 from hwbackend.torch.donor import DonorCuda, alone
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors, issue_order
@@ -132,7 +132,7 @@ class TorchBackend:
             return known[1]
         found = _with_views(graph, realised(graph, self.cluster))
         if self._api is not None and any(op.kind != SYNTH and op.kernels for op in found.operators):
-            found = self._measured(found)
+            found = self._with_kernels(found)
         for key in (graph, found):
             self._kept[id(key)] = (key, found)
         while len(self._kept) > _REMEMBERED:
@@ -185,7 +185,7 @@ class TorchBackend:
 
     def _on_cpu(self, program: Program, values: Values, repeats: int, warmup: int) -> ReplayTimes:
         host = CpuHost(program, values.compute, values.move)
-        error = _checked(values, host.run)
+        error = _largest_error(values, host.run)
         runs = []
         for _ in range(warmup + repeats):
             values.reset()
@@ -198,9 +198,9 @@ class TorchBackend:
     def _on_cuda(self, program: Program, values: Values, repeats: int, warmup: int) -> ReplayTimes:
         host = self._host(program, values)
         is_graph = program.execution == "graph"
-        error = _checked(values, host.run)  # also makes the handles and workspaces of PyTorch on every stream
+        error = _largest_error(values, host.run)  # also makes the handles and workspaces of PyTorch on every stream
         if is_graph:
-            error = max(error, _checked(values, partial(_captured_run, host, program)))
+            error = max(error, _largest_error(values, partial(_captured_run, host, program)))
             values.reset()
             _capture(host, program)
         latency = []
@@ -279,7 +279,7 @@ class TorchBackend:
         how = "events" if captured is None else "events, of a run that was not captured"
         return launch_spans(program, operators), copies, how
 
-    def _measured(self, graph: OpGraph) -> OpGraph:
+    def _with_kernels(self, graph: OpGraph) -> OpGraph:
         """Return a graph with the kernels that PyTorch launches for it on the first device."""
         first = replace(self.cluster, devices=self.cluster.devices[:1], links=())
         plan = Schedule.from_columns(graph, graph.order_index, (first.devices[0].name,))
@@ -289,7 +289,7 @@ class TorchBackend:
                 donated = self._donated_of(graph)
             except NotDonatedError as error:
                 _logger.info("%s: kernels are those that a profiler sees: %s", graph.name, error)
-                found = self._seen(program)
+                found = self._profile(program)
             else:
                 found = donated.with_kernels(graph)
                 assert self._donated is not None
@@ -301,7 +301,7 @@ class TorchBackend:
         kept = [old if old.kind == SYNTH or not old.kernels else new for old, new in pairs]
         return OpGraph(kept, graph.edges, graph.name)
 
-    def _seen(self, program: Program) -> OpGraph:
+    def _profile(self, program: Program) -> OpGraph:
         """Return the program's graph with the kernels that a profiler sees."""
         values = Values(self._torch, program, self._places, self._weights_of(program.graph))
         run = _each(values, self._host(program, values, marked=True))
@@ -317,7 +317,7 @@ class TorchBackend:
         """Have PyTorch run as pinned down here, turn what it raises into one line, and give its memory back."""
         torch = self._torch
         try:
-            with pinned(torch, one_thread=self._api is None), torch.inference_mode():
+            with pin_algorithms(torch, one_thread=self._api is None), torch.inference_mode():
                 yield
         except SimschedError:
             self._forget()
@@ -357,7 +357,7 @@ class _Donated:
     reason: str
 
 
-def _checked(values: Values, run: Callable[[], object]) -> float:
+def _largest_error(values: Values, run: Callable[[], object]) -> float:
     """Run a program on poisoned buffers; return the largest error of its outputs."""
     expected = values.sequential()
     values.reset(poisoned=True)

@@ -68,7 +68,7 @@ def require_torch() -> Any:
 
 
 @contextmanager
-def pinned(torch: Any, *, one_thread: bool = False) -> Iterator[None]:
+def pin_algorithms(torch: Any, *, one_thread: bool = False) -> Iterator[None]:
     """Have PyTorch choose the same algorithms each time: none by trying out, deterministic, TF32 on request."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     try:

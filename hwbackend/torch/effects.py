@@ -58,7 +58,7 @@ def require_pure(traced: Traced) -> None:
     """
     module = traced.graph_module
     for node in module.graph.nodes:
-        if called(node).startswith(_STATEFUL):
+        if name_of_call(node).startswith(_STATEFUL):
             raise ScheduleError(
                 f"operator {node.name!r} of {traced.name} changes how others run, which no edge says; it cannot be run "
                 "under a schedule"
@@ -71,7 +71,7 @@ def require_pure(traced: Traced) -> None:
             raise ScheduleError(
                 f"operator {node.name!r} of {traced.name} is in training, where it changes its averages"
             )
-        for written in _written(traced, node):
+        for written in _overwritten_nodes(traced, node):
             other = next((user for user in written.users if user is not node), None)
             if other is not None and len(written.users) > 1:
                 raise ScheduleError(
@@ -83,7 +83,7 @@ def require_pure(traced: Traced) -> None:
 def changes_what_stays(traced: Traced) -> str | None:
     """Return the first node that writes over an input, a parameter or a buffer, or None."""
     for node in traced.graph_module.graph.nodes:
-        if any(written.op in ("placeholder", "get_attr") for written in _written(traced, node)):
+        if any(written.op in ("placeholder", "get_attr") for written in _overwritten_nodes(traced, node)):
             return str(node.name)
     return None
 
@@ -93,7 +93,7 @@ def draws(module: Any, node: Any) -> bool:
     if node.op == "call_module":
         parts = attribute_of(module, node.target).modules()
         return any(part.training and "dropout" in type(part).__name__.lower() for part in parts)
-    name = called(node).rstrip("_")
+    name = name_of_call(node).rstrip("_")
     if name == "multi_head_attention_forward":
         return bool(_argument(node, 10, "dropout_p", 0.0)) and _argument(node, 13, "training", True) is not False
     if name == "scaled_dot_product_attention":
@@ -105,7 +105,7 @@ def draws(module: Any, node: Any) -> bool:
     return name in _RANDOM
 
 
-def called(node: Any) -> str:
+def name_of_call(node: Any) -> str:
     """Return the name of the function or method that a node calls, without the name of an overload."""
     if node.op not in ("call_function", "call_method"):
         return ""
@@ -121,7 +121,7 @@ def _argument(node: Any, place: int, name: str, default: Any) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-def _written(traced: Traced, node: Any) -> Iterator[Any]:
+def _overwritten_nodes(traced: Traced, node: Any) -> Iterator[Any]:
     """Yield the nodes whose values a node writes over, and of views what they look at."""
     for written in _written_by(traced.graph_module, node):
         while written is not None and hasattr(written, "users"):
@@ -135,7 +135,7 @@ def _written_by(module: Any, node: Any) -> list[Any]:
     if node.op == "call_module":
         part = attribute_of(module, node.target)
         return list(node.args[:1]) if getattr(part, "inplace", False) else []
-    name, out = called(node), node.kwargs.get("out")
+    name, out = name_of_call(node), node.kwargs.get("out")
     if out is not None:
         return list(out) if isinstance(out, list | tuple) else [out]
     if name in _NORMS and _argument(node, 5, "training", name == "instance_norm") is not False:

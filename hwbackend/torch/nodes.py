@@ -35,7 +35,7 @@ class Traced:
         return [without_io(self.full), without_io(unit), self.full, unit]
 
 
-def traced(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
+def trace_module(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
     """Trace a module as the importer does: by torch.fx, or where that fails by torch.export.
 
     Raises

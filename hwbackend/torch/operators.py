@@ -17,7 +17,7 @@ import numpy as np
 from hwbackend.measuring.synth import OUTPUT_NBYTES, SYNTH
 from hwbackend.torch.devices import tf32_allowed
 from hwbackend.torch.kinds import KINDS, activation
-from hwbackend.torch.pieces import Call, Parameters, Piece, Shape, drawn_parameters, fitted, pieces
+from hwbackend.torch.pieces import Call, Parameters, Piece, Shape, drawn_parameters, fit_to_shape, pieces
 from simsched.base.errors import BackendError
 from simsched.model.graph import DTYPE_NBYTES, Operator
 
@@ -108,7 +108,7 @@ def _computed(op: Operator, place: Place, parameters: Parameters) -> Call:
         values: list[Any] = []
         for piece, call in made:
             read = [xs[~r] if r < 0 else values[r] for r in piece.reads]
-            values.append(call([fitted(x, shape) for x, shape in zip(read, piece.shapes, strict=True)]))
+            values.append(call([fit_to_shape(x, shape) for x, shape in zip(read, piece.shapes, strict=True)]))
         return values[-1]
 
     return run
@@ -122,7 +122,7 @@ def _piece_call(op: Operator, piece: Piece, place: Place, parameters: Parameters
             weight = place.tensor(weight, op.dtype)
             bias = None if bias is None else place.tensor(bias, op.dtype)
         if piece.kind in _MOVES:
-            return _moved(piece, bool(op.kernels or op.works) or piece.part is not None)
+            return _move_call(piece, bool(op.kernels or op.works) or piece.part is not None)
         make = KINDS.get(piece.kind)
         if make is None:
             raise BackendError(
@@ -140,7 +140,7 @@ def _piece_call(op: Operator, piece: Piece, place: Place, parameters: Parameters
     return lambda xs: finish(call(xs))
 
 
-def _moved(piece: Piece, copies: bool) -> Call:
+def _move_call(piece: Piece, copies: bool) -> Call:
     """Return what moves elements, or only looks at them in another way."""
     axis, begin, end = (piece.given.get(key) for key in ("axis", "begin", "end"))
     shape = piece.output
@@ -149,7 +149,7 @@ def _moved(piece: Piece, copies: bool) -> Call:
         x = xs[0]
         if piece.kind == "slice" and begin is not None:
             x = x.narrow(axis, begin, end - begin)
-        return fitted(x, shape)
+        return fit_to_shape(x, shape)
 
     return (lambda xs: look(xs).clone()) if copies else look
 
@@ -176,7 +176,7 @@ def _synthetic(op: Operator, shape: Shape, place: Place) -> Call:
             sink[:size].copy_(source[:size])
         out = torch.full((n_out,), 0.25, dtype=dtype, device=place.device)
         for x in xs:
-            out[:n_mixed].add_(fitted(x, (n_mixed,)), alpha=0.5 / len(xs))
+            out[:n_mixed].add_(fit_to_shape(x, (n_mixed,)), alpha=0.5 / len(xs))
         return out.reshape(shape)
 
     return run

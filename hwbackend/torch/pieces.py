@@ -64,7 +64,7 @@ def pieces(op: Operator) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def drawn(label: str, shape: Shape) -> Floats:
+def draw_values(label: str, shape: Shape) -> Floats:
     """Return normally distributed values that depend on nothing but a text and the shape."""
     return np.random.default_rng(crc32(label.encode())).normal(size=shape)
 
@@ -74,11 +74,11 @@ def drawn_parameters(piece: Piece) -> tuple[Any, Any]:
     name = piece.op if piece.part is None else f"{piece.op}[{piece.part}]"
     given, output = piece.given, piece.output
     if piece.kind == "batch_norm":
-        return 1.0 + 0.1 * drawn(f"{name}.scale", output[1:2]), 0.1 * drawn(f"{name}.shift", output[1:2])
+        return 1.0 + 0.1 * draw_values(f"{name}.scale", output[1:2]), 0.1 * draw_values(f"{name}.shift", output[1:2])
     if piece.kind == "embedding":
-        return drawn(f"{name}.table", (given.get("rows", 1000), output[-1])), None
+        return draw_values(f"{name}.table", (given.get("rows", 1000), output[-1])), None
     if piece.kind not in _WEIGHTED:
-        return drawn(f"{name}.constant", ()), None
+        return draw_values(f"{name}.constant", ()), None
     fan_in = piece.shapes[0][-1]
     shape, n_biases = (output[-1], fan_in), output[-1]
     if piece.kind != "linear":
@@ -86,11 +86,11 @@ def drawn_parameters(piece: Piece) -> tuple[Any, Any]:
         ends = (n_biases, inward) if piece.kind == "conv" else (inward, n_biases)
         shape = (ends[0], ends[1] // given.get("groups", 1), *given["kernel"])
         fan_in = inward // given.get("groups", 1) * prod(given["kernel"])
-    bias = drawn(f"{name}.bias", (n_biases,)) * bool(given.get("bias", True))
-    return drawn(f"{name}.weight", shape) / np.sqrt(fan_in), bias
+    bias = draw_values(f"{name}.bias", (n_biases,)) * bool(given.get("bias", True))
+    return draw_values(f"{name}.weight", shape) / np.sqrt(fan_in), bias
 
 
-def fitted(x: Any, shape: Shape) -> Any:
+def fit_to_shape(x: Any, shape: Shape) -> Any:
     """Return a tensor in another shape: its first elements, or all of them again and again."""
     if tuple(x.shape) == shape:
         return x

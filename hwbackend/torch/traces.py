@@ -15,7 +15,7 @@ from workloads.formats.kineto import read_kineto
 from workloads.formats.kineto.events import read_events
 from workloads.formats.kineto.join import Nesting, split_iterations, trace_back
 from workloads.formats.kineto.text import read_trace
-from workloads.formats.kineto.units import Joined, Run, by_annotation, by_level
+from workloads.formats.kineto.units import Joined, OperatorRun, by_annotation, by_level
 
 ITERATION: Final = "simsched.run"
 """Annotation of each run of a program."""
@@ -36,7 +36,7 @@ class Ran(NamedTuple):
         return max((end for spans in self.kernels.values() for _, end in spans), default=0.0)
 
 
-def recorded(torch: Any, run: Callable[[], object], count: int, path: Path) -> None:
+def record_trace(torch: Any, run: Callable[[], object], count: int, path: Path) -> None:
     """Run a program some times under the profiler and write its trace."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profiler:
@@ -63,7 +63,7 @@ def kernels_measured(torch: Any, run: Callable[[], object], graph: OpGraph, coun
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
-        recorded(torch, run, count, path)
+        record_trace(torch, run, count, path)
         return with_kernels(graph, path)
 
 
@@ -97,7 +97,7 @@ def spans_measured(
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
-        recorded(torch, run, count, path)
+        record_trace(torch, run, count, path)
         runs = read_runs(path, program, captured)
     runs.sort(key=lambda ran: ran.end)
     return spans_of(program, runs[len(runs) // 2])
@@ -107,7 +107,7 @@ def read_counts(torch: Any, run: Callable[[], object], program: Program) -> dict
     """Return how many kernels and copies each operator and copy launches, by its mark, from a run as annotated."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
-        recorded(torch, run, 1, path)
+        record_trace(torch, run, 1, path)
         (ran,) = read_runs(path, program)
     return {mark: len(spans) for mark, spans in ran.kernels.items()}
 
@@ -142,7 +142,7 @@ def read_runs(path: Path, program: Program, captured: Sequence[str] | None = Non
     ]
 
 
-def _ran(part: Sequence[Run], start: Any, duration: Any) -> Ran:
+def _ran(part: Sequence[OperatorRun], start: Any, duration: Any) -> Ran:
     """Return the spans of an iteration, from times in ns."""
     found = {}
     for run in part:
@@ -174,7 +174,7 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
             launches[rows] = spans
         else:
             whole = (spans[0][0], max(end for _, end in spans))
-            launches[rows] = divided(whole, program.launches.share[rows].tolist())
+            launches[rows] = divide_span(whole, program.launches.share[rows].tolist())
         end_of[i] = launches[rows].max()
     copies = np.zeros((len(program.copies.op), 2))
     for row in range(len(copies)):
@@ -184,7 +184,7 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
     return np.maximum(launches, 0.0), np.maximum(copies, 0.0)
 
 
-def divided(whole: Span, shares: Sequence[float]) -> Floats:
+def divide_span(whole: Span, shares: Sequence[float]) -> Floats:
     """Return the spans that parts of a span take one after the other, shape (n_parts, 2).
 
     >>> divided((10.0, 20.0), [0.3, 0.7]).tolist()
@@ -201,5 +201,5 @@ def launch_spans(program: Program, operators: Floats) -> Floats:
     ptr = program.launches.ptr
     for i in np.flatnonzero(np.diff(ptr) > 1).tolist():
         shares = program.launches.share[ptr[i] : ptr[i + 1]].tolist()
-        found[ptr[i] : ptr[i + 1]] = divided((float(operators[i, 0]), float(operators[i, 1])), shares)
+        found[ptr[i] : ptr[i + 1]] = divide_span((float(operators[i, 0]), float(operators[i, 1])), shares)
     return found

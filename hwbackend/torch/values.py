@@ -9,7 +9,7 @@ from hwbackend.executor.feeds import Feed, feeds_of, n_copied, sequential_feeds
 from hwbackend.executor.lanes import devices_of
 from hwbackend.measuring.synth import SYNTH
 from hwbackend.torch.operators import Place, output_shape
-from hwbackend.torch.pieces import Shape, fitted
+from hwbackend.torch.pieces import Shape, fit_to_shape
 from hwbackend.torch.weights import GraphWeights
 from simsched.base.errors import BackendError
 from simsched.model import Operator, Program
@@ -146,7 +146,7 @@ class Values:
                 axis, begin, end = feed.part
                 value = value.narrow(axis, begin, end - begin)
             shape = (feed.n,) if op.kind == SYNTH or not op.input_shapes else op.input_shapes[k]
-            found.append(fitted(value, shape))
+            found.append(fit_to_shape(value, shape))
         return found
 
     def _bring(self, feed: Feed) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hwbackend.torch.operators import Place, call_of
-from hwbackend.torch.pieces import Parameters, drawn, drawn_parameters
+from hwbackend.torch.pieces import Parameters, draw_values, drawn_parameters
 from simsched.model import OpGraph
 
 
@@ -54,5 +54,5 @@ class GraphWeights:
         if key not in self._inputs:
             operator = self._operators[op]
             shape = operator.input_shapes[k]
-            self._inputs[key] = self._places[device].tensor(drawn(f"input {shape} {k}", shape), operator.dtype)
+            self._inputs[key] = self._places[device].tensor(draw_values(f"input {shape} {k}", shape), operator.dtype)
         return self._inputs[key]

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from simsched.base.errors import ArgumentError, shown
+from simsched.base.errors import ArgumentError, brief_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +35,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
             if name in fitting and not any(_is(value, kind) for kind in fitting[name]):
                 kinds = " or ".join(dict.fromkeys(getattr(kind, "__name__", str(kind)) for kind in fitting[name]))
-                value_text = f"{type(value).__name__} {shown(value)}"
+                value_text = f"{type(value).__name__} {brief_text(value)}"
                 raise ArgumentError(f"{function.__name__}: {name} takes {kinds}, not {value_text}")
         fit.update(kinds_given)
         return function(*args, **kwargs)

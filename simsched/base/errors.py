@@ -109,7 +109,7 @@ class MissingDependencyError(SimschedError, ImportError):
     """An optional package that is not installed; the message says how to install it."""
 
 
-def shown(value: Any) -> str:
+def brief_text(value: Any) -> str:
     """Return a value as errors show it: on one line, not too long, whatever it is."""
     try:
         text = repr(value)
@@ -117,4 +117,6 @@ def shown(value: Any) -> str:
         text = "a number of thousands of digits"
     except Exception as error:  # of a class of the user's
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    if len(text) <= 80:
+        return text
+    return f"{text[:77]}..."

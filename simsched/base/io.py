@@ -46,7 +46,10 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         If the folder does not exist or cannot be written to. The old file, if any, is kept.
     """
     with file_errors("write", path):
-        content = data.encode() if isinstance(data, str) else data
+        if isinstance(data, str):
+            content = data.encode()
+        else:
+            content = data
         if is_stream(path):  # it is written to, not replaced
             Path(path).write_bytes(content)
             return
@@ -154,7 +157,9 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     if streams is None or name not in streams:
         with file_errors("read", path), Path(path).open("rb") as file:
             if streams is None or not is_stream(path):
-                return _read_whole(file, path) if most is None else file.read(most)
+                if most is None:
+                    return _read_whole(file, path)
+                return file.read(most)
             streams[name] = _read_whole(file, path)
     return streams[name][:most]
 
@@ -168,7 +173,10 @@ def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
         return file.read()
     pieces = []
-    left = limit + 1 if status.st_size <= limit else 0
+    if status.st_size <= limit:
+        left = limit + 1
+    else:
+        left = 0
     while left and (piece := file.read(min(left, _CHUNK))):
         pieces.append(piece)
         left -= len(piece)
@@ -226,7 +234,9 @@ def parse_json(text: str, source: str = "JSON") -> Any:
 
     def finite(number: str) -> float:
         value = float(number)
-        return value if isfinite(value) else refuse(number)
+        if isfinite(value):
+            return value
+        return refuse(number)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from simsched.base.errors import shown
+from simsched.base.errors import brief_text
 from simsched.base.numeric import LARGEST_COUNT, is_count
 
 LARGEST_VARIATION: Final = 1e3
@@ -34,7 +34,7 @@ def require_count(error: Callable[[str], Exception], least: int = 1, **values: o
     """Raise an error if a value is no whole number from `least` to `MOST`; `where` names it."""
     for name, value in values.items():
         if not is_count(value, least):
-            raise error(f"{name} must be a whole number of at least {least}, not {shown(value)}")
+            raise error(f"{name} must be a whole number of at least {least}, not {brief_text(value)}")
         number: Any = value
         if number > MOST.get(name, LARGEST_COUNT):
             raise error(f"{name} must be at most {MOST[name]:,}, not {number:,}")

@@ -63,7 +63,7 @@ def plain_value(text: str) -> Any:
     return text
 
 
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+def group_by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     """Return the values of each key, keys in the order of their first use.
 
     >>> grouped([("a", 1), ("b", 2), ("a", 3)])
@@ -104,4 +104,6 @@ def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:
     numbers = np.asarray(values)
     if numbers.size == 0 and numbers.ndim == 1:
         return np.zeros(0, np.int64)
-    return numbers if numbers.dtype.kind in "iu" else None
+    if numbers.dtype.kind in "iu":
+        return numbers
+    return None

@@ -44,7 +44,9 @@ def _value(text: str) -> Any:
         return ()
     if "," in text:
         return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
-    return None if text.lower() == "none" else plain_value(text)
+    if text.lower() == "none":
+        return None
+    return plain_value(text)
 
 
 def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

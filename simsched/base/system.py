@@ -29,7 +29,9 @@ def require_memory(nbytes: int) -> None:
 def _address_space() -> int | None:
     """Return how many MiB the process may address, None for any number."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return None if limit == resource.RLIM_INFINITY else limit // MIB
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return limit // MIB
 
 
 def has_threads(count: int = 1) -> bool:
@@ -82,5 +84,7 @@ def lack(error: BaseException) -> str | None:
         text = error.strerror or str(error) or type(error).__name__
         if isinstance(error, FileNotFoundError) and not paths and not _has_folder():
             return "the current folder does not exist any more; change to one that does"
-        return f"{text}: {' -> '.join(paths)}" if paths else text
+        if paths:
+            return f"{text}: {' -> '.join(paths)}"
+        return text
     return None

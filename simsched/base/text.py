@@ -23,10 +23,12 @@ def printable_lines(text: str) -> str:
     >>> printable_lines("a\tb\nc")
     'a\\tb\nc'
     """
-    return text if text.isprintable() else joined(text.split("\n"))
+    if text.isprintable():
+        return text
+    return join_lines(text.split("\n"))
 
 
-def joined(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     r"""Return lines as one text; a line break within one of them, as in a name, is escaped.
 
     >>> joined(["a\nb", "c"])

@@ -52,7 +52,9 @@ def format_time(us: float) -> str:
     ('12.3 us', '3.456 ms', '2.500 s')
     """
     if us < MS:
-        return f"{us:.3g} us" if us < 100 else f"{us:.1f} us"
+        if us < 100:
+            return f"{us:.3g} us"
+        return f"{us:.1f} us"
     scale, unit = time_unit(us)
     return f"{us / scale:.3f} {unit}"
 

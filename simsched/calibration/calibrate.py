@@ -127,11 +127,16 @@ def recalibrate(
     runs = (*calibration.runs, *more)
     if not calibration.times:
         return _in_place(start, runs, [False] * len(runs))
-    part = 0.0 if any(calibration.held_out) else _HELD_OUT
+    if any(calibration.held_out):
+        part = 0.0
+    else:
+        part = _HELD_OUT
     unseen = (*calibration.held_out, *_held_out(more, part, rng))
     updated = _in_place(start, runs, unseen)
     before = _with_runs(start, runs, unseen)
-    return before if _is_worse(updated, before) else updated
+    if _is_worse(updated, before):
+        return before
+    return updated
 
 
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
@@ -140,7 +145,10 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
     graph = start.graph
     cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     if not runs:
-        scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
+        if graph is None:
+            scales = {}
+        else:
+            scales = scales_of(graph, start.times, cluster.devices[0])
         return replace(start, cluster=cluster, scales=scales)
     seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
@@ -175,7 +183,9 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
         if now.role == HELD_OUT
     ]
     noise = [run.noise for run, hidden in zip(found.runs, found.held_out, strict=True) if hidden]
-    return sum(grown) > _NOISE * float(np.hypot.reduce(noise)) if grown else False
+    if grown:
+        return sum(grown) > _NOISE * float(np.hypot.reduce(noise))
+    return False
 
 
 def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster:
@@ -184,7 +194,10 @@ def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster
     if chosen is None:
         raise CalibrationError("the profile does not say what it was measured on; give a cluster")
     for one in profiles:
-        where = f"the profile from {one.provenance.source}" if one.provenance.source else "the profile"
+        if one.provenance.source:
+            where = f"the profile from {one.provenance.source}"
+        else:
+            where = "the profile"
         if one.cluster is not None:
             _require_devices(one.cluster, chosen, where)
         elif one.device is not None and one.device.sms is not None and one.device.sms != chosen.devices[0].sms:
@@ -223,7 +236,10 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
     """Return the runs that no fit sees: a part of those on several streams, if there are enough."""
     several = np.flatnonzero([run.is_concurrent for run in runs])
     few = not part or len(several) < _FEWEST_TO_HOLD_OUT
-    count = 0 if few else min(max(1, round(part * len(several))), len(several) - 1)
+    if few:
+        count = 0
+    else:
+        count = min(max(1, round(part * len(several))), len(several) - 1)
     chosen = several[rng.permutation(len(several))[:count]].tolist()
     return [i in chosen for i in range(len(runs))]
 
@@ -231,9 +247,13 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
     facts: dict[str, str] = {}
     for one in profiles:
-        device = one.device.name if one.device else None
+        if one.device:
+            device = one.device.name
+        else:
+            device = None
         candidates = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
-        candidates |= one.runs[0].environment if one.runs else {}
+        if one.runs:
+            candidates |= one.runs[0].environment
         facts |= {key: text for key, text in candidates.items() if text is not None and key not in facts}
     return facts | {"runs": str(n_runs)}
 
@@ -281,7 +301,7 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     if times is None:
         times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
     for _ in range(_MOST_UPDATES):
-        simulated = np.array([run.by_operator(run.simulated(cluster, times)) for run in runs])
+        simulated = np.array([run.by_operator(run.simulate_on(cluster, times)) for run in runs])
         usable = (measured > 0) & (simulated > 0)
         ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=usable))
         change = np.array([_middle(ratio[:, i], weights[:, i] * usable[:, i], spread[:, i]) for i in ops])
@@ -356,7 +376,7 @@ def refit(
             tried = fitting.with_values(cluster, values)
             rows: list[Floats] = []
             for run in telling:
-                spans = run.simulated(tried, known)
+                spans = run.simulate_on(tried, known)
                 measured = run.durations(tried.devices[0].gap)
                 simulated = run.by_operator(spans)
                 both = (measured > 0) & (simulated > 0)

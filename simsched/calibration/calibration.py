@@ -12,7 +12,7 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Document
 from simsched.base.errors import CalibrationError, FormatError
 from simsched.base.io import read_json
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
 from simsched.calibration.fitting import RATES, RETIRED, ParameterRow
 from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, Target, default_cost, roofline
@@ -91,7 +91,7 @@ class Calibration(Checked, Document):
         if len(self.held_out) != len(self.runs):
             raise CalibrationError(f"held_out must say of each of the {len(self.runs)} runs whether it was")
         if self.graph is not None:
-            object.__setattr__(self, "runs", tuple(run.made(self.graph, self.prior) for run in self.runs))
+            object.__setattr__(self, "runs", tuple(run.with_program(self.graph, self.prior) for run in self.runs))
 
     @classmethod
     def from_file(cls, **values: Any) -> "Calibration":
@@ -102,7 +102,10 @@ class Calibration(Checked, Document):
 
     def __repr__(self) -> str:
         fitted = sum(row.identified for row in self.parameters)
-        error = f", error {self.error.mean:.1%}" if self.error else ""
+        if self.error:
+            error = f", error {self.error.mean:.1%}"
+        else:
+            error = ""
         return f"Calibration({self.cluster.name!r}, {len(self.times)} operators, {fitted} parameters{error})"
 
     @property
@@ -128,7 +131,10 @@ class Calibration(Checked, Document):
         if scale is None and op.time is not None:
             return op.time
         if scale is None:
-            scale = float(np.median(list(self.scales.values()))) if self.scales else 1.0
+            if self.scales:
+                scale = float(np.median(list(self.scales.values())))
+            else:
+                scale = 1.0
         return roofline(op, device) * scale
 
     def is_measured(self, op: Operator) -> bool:
@@ -157,7 +163,10 @@ class Calibration(Checked, Document):
         Times of a graph are computed once for each device and kept while the graph lives. O(V), then O(len(ops)).
         """
         times_of: dict[Device, Floats] = _cached_for(self._known, graph, dict)
-        plain = replace(device, name="gpu0") if device.name != "gpu0" else device
+        if device.name != "gpu0":
+            plain = replace(device, name="gpu0")
+        else:
+            plain = device
         if plain not in times_of:
             times_of[plain] = np.array([self(op, device) for op in graph.operators])
         return times_of[plain][ops]
@@ -185,7 +194,10 @@ class Calibration(Checked, Document):
         operators = [self._measured_operator(op, self.cluster.devices[0]) for op in graph.operators]
         if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
             return None
-        own_edges = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
+        if self.graph is None:
+            own_edges = {}
+        else:
+            own_edges = {(edge.src, edge.dst): edge for edge in self.graph.edges}
         edges = []
         for edge in graph.edges:
             ran = own_edges.get((edge.src, edge.dst))
@@ -199,7 +211,9 @@ class Calibration(Checked, Document):
     def _measured_operator(self, op: Operator, device: Device) -> Operator:
         time = self(op, device)
         if not self.is_measured(op):
-            return replace(op, time=time) if op.time != time else op
+            if op.time != time:
+                return replace(op, time=time)
+            return op
         assert self.graph is not None
         own = self.graph[op.name]
         fields = ("kind", "flops", "nbytes", "kernels", "intensity", "dtype")
@@ -209,8 +223,12 @@ class Calibration(Checked, Document):
         """Return the parameters as rows of texts, the first their headings."""
         rows: list[tuple[str, ...]] = [("parameter", "value", "prior", "95 %", "note")]
         for row in self.parameters:
-            interval = f"{row.low:.4g} .. {row.high:.4g}" if row.identified else "-"
-            note = row.note if row.identified else f"not identified: {row.note}"
+            if row.identified:
+                interval = f"{row.low:.4g} .. {row.high:.4g}"
+                note = row.note
+            else:
+                interval = "-"
+                note = f"not identified: {row.note}"
             rows.append((row.name, f"{row.value:.4g}", f"{row.prior:.4g}", interval, note))
         return rows
 
@@ -260,7 +278,9 @@ def _cached_for(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
     """Return, by kind of operator, the median of measured over roofline time."""
-    ratios = grouped((op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times)
+    ratios = group_by_key(
+        (op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times
+    )
     return {kind: float(np.median(values)) for kind, values in ratios.items()}
 
 
@@ -303,7 +323,10 @@ def require_same(measured: OpGraph, graph: OpGraph, what: str) -> None:
     if measured.names != graph.names:
         foreign = next((name for name in measured.names if name not in graph.index), None)
         missing = next((name for name in graph.names if name not in measured.index), None)
-        why = f"operator {foreign!r} is not in it" if foreign else f"it has no operator {missing!r}"
+        if foreign:
+            why = f"operator {foreign!r} is not in it"
+        else:
+            why = f"it has no operator {missing!r}"
         if foreign is None and missing is None:
             why = "its operators are in another order"
     elif sorted((e.src, e.dst) for e in measured.edges) != sorted((e.src, e.dst) for e in graph.edges):
@@ -332,7 +355,10 @@ def read_target(path: str | os.PathLike[str]) -> Target:
         If it holds neither.
     """
     data = read_json(path)
-    kind = data.get("format") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        kind = data.get("format")
+    else:
+        kind = None
     for cls in (Calibration, Cluster):
         if kind == cls.FORMAT:
             return cls.from_dict(data, os.fspath(path))

@@ -17,7 +17,7 @@ from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 from simsched.model.trace import Spans, spans_in, spans_of
-from simsched.simulator.prepared import Plan
+from simsched.simulator.prepared import Layout
 from simsched.simulator.workload import demand_of, launch_devices
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
@@ -123,7 +123,7 @@ class MeasuredRun(Checked):
     copies
         The copies.
     program
-        The program, over the graph as it was realised; files do not hold it, see `made`.
+        The program, over the graph as it was realised; files do not hold it, see `with_program`.
 
     Raises
     ------
@@ -180,7 +180,7 @@ class MeasuredRun(Checked):
             **{name: getattr(program, name) for name in _OF_PROGRAM},
         )
 
-    def made(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
+    def with_program(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
         """Return the run with its program; without one, with the program of a graph on a cluster."""
         if self.program is not None:
             return self
@@ -268,15 +268,15 @@ class MeasuredRun(Checked):
         shared = np.bincount(self.program.launches.op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
         return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
-    def simulated(self, cluster: Cluster, times: Floats) -> Spans:
+    def simulate_on(self, cluster: Cluster, times: Floats) -> Spans:
         """Return the simulation of the program with operators of these times in us."""
-        plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
-        columns, _ = plan.trace_columns(self._launches(cluster, times))
+        layout = Layout(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
+        columns, _ = layout.trace_columns(self._launches(cluster, times))
         return spans_in(self.program, columns)
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
-        return float(Plan(self.program, cluster).makespans(self._launches(cluster, times))[0])
+        return float(Layout(self.program, cluster).makespans(self._launches(cluster, times))[0])
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
         """Return the launches' parameters; the last ones are kept, because most fits do not change them."""

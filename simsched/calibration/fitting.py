@@ -37,7 +37,7 @@ UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FreeParameter:
     """One number of the simulator's model that measurements can identify.
 
     Parameters
@@ -68,11 +68,16 @@ class Parameter:
 
     def inward(self, value: float) -> float:
         """Return a value on the scale on which it is fitted."""
-        return log(max(value, self.low)) if self.log else value
+        if self.log:
+            return log(max(value, self.low))
+        return value
 
     def outward(self, place: float) -> float:
         """Return the value at a place on that scale."""
-        value = exp(min(place, 700.0)) if self.log else place
+        if self.log:
+            value = exp(min(place, 700.0))
+        else:
+            value = place
         if value < self.low + _NEAR:
             return self.low
         return min(value, self.high)
@@ -122,26 +127,26 @@ SHARING: Final = (*SOLO, "crowd_latency", "least_sm_share", "interleave", *INTER
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
 _PERHAPS_NONE: Final = {
-    "graph_issue": Parameter("graph_issue", 0.3, 0.1, log=False, low=0.0, high=20.0),
-    "graph_join": Parameter("graph_join", 0.7, 0.2, log=False, low=0.0, high=50.0),
+    "graph_issue": FreeParameter("graph_issue", 0.3, 0.1, log=False, low=0.0, high=20.0),
+    "graph_join": FreeParameter("graph_join", 0.7, 0.2, log=False, low=0.0, high=50.0),
 }
 """Costs that some devices do not have at all: not their logarithm is believed to be near to something."""
 
-PARAMETERS: Final[Mapping[str, Parameter]] = {
+PARAMETERS: Final[Mapping[str, FreeParameter]] = {
     each.name: each
     for each in (
-        *(_PERHAPS_NONE.get(name, Parameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
-        Parameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
-        Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-        Parameter("bandwidth", 0.2, 0.2, rough=True),
-        Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
-        Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
-        Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
-        Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
-        *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
-        Parameter("link.latency", 0.7, 0.1),
-        Parameter("link.bandwidth", 0.5, 0.1),
-        Parameter("copy_rate", 0.5, 0.1),
+        *(_PERHAPS_NONE.get(name, FreeParameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
+        FreeParameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
+        FreeParameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
+        FreeParameter("bandwidth", 0.2, 0.2, rough=True),
+        FreeParameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
+        FreeParameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
+        FreeParameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
+        FreeParameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
+        *(FreeParameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
+        FreeParameter("link.latency", 0.7, 0.1),
+        FreeParameter("link.bandwidth", 0.5, 0.1),
+        FreeParameter("copy_rate", 0.5, 0.1),
     )
 }
 """Parameters by name, in the order in which tables list them."""
@@ -281,7 +286,8 @@ class Fit:
         new_rows = []
         for row in rows:
             if row.name in self.unidentified:
-                row = row if row.identified else row._replace(note=self.unidentified[row.name])
+                if not row.identified:
+                    row = row._replace(note=self.unidentified[row.name])
             elif row.name in self.beliefs:
                 value, low, high = PARAMETERS[row.name].interval(self.beliefs[row.name])
                 row = ParameterRow(row.name, value, row.prior, low, high, True)
@@ -358,7 +364,8 @@ class _Minimum:
     def __init__(
         self, residuals: Residuals, before: Beliefs, names: Sequence[str], near: Mapping[str, float] | None
     ) -> None:
-        self._residuals, self._known = residuals, dict[bytes, Floats]()
+        self._residuals = residuals
+        self._known = dict[bytes, Floats]()
         self._parameters = [PARAMETERS[name] for name in names]
         self._rough = [j for j, parameter in enumerate(self._parameters) if parameter.rough]
         self._mean = np.array([before[name].mean for name in names])
@@ -368,7 +375,8 @@ class _Minimum:
         place, jacobian = self._descend(self._search(start) if near is None else start)
         terms = self._at(place)
         n = len(terms) - len(names)
-        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
+        self.places = dict(zip(names, place.tolist(), strict=True))
+        self.cost = float(terms @ terms)
         self.residual = terms[:n]
         self.jacobian = jacobian[:n]
 
@@ -400,11 +408,19 @@ class _Minimum:
         """Return how it changes with each parameter."""
         columns = []
         for j, parameter in enumerate(self._parameters):
-            ahead = _STEP if place[j] + _STEP <= self._high[j] else -_STEP
-            steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
+            if place[j] + _STEP <= self._high[j]:
+                ahead = _STEP
+            else:
+                ahead = -_STEP
+            if parameter.rough:
+                steps = (-_ROUGH_STEP, _ROUGH_STEP)
+            else:
+                steps = (0.0, ahead)
             start, end = (self._with_place(place, j, place[j] + step) for step in steps)
             columns.append((self._at(end) - self._at(start)) / (end[j] - start[j]))
-        return np.column_stack(columns) if columns else np.zeros((len(self._at(place)), 0))
+        if columns:
+            return np.column_stack(columns)
+        return np.zeros((len(self._at(place)), 0))
 
     def _with_place(self, place: Floats, j: int, value: float) -> Floats:
         moved = place.copy()

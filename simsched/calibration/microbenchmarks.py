@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.calibration import fitting
 from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Values
 from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
@@ -101,7 +101,7 @@ class SimulatedRuns:
         """Return simulated less measured, over the standard deviation."""
         return np.concatenate(
             [
-                (self._read(run.simulated(cluster, times), rows) - measured) / spread
+                (self._read(run.simulate_on(cluster, times), rows) - measured) / spread
                 for run, rows, times, measured, spread in self._runs
             ]
         )
@@ -113,7 +113,9 @@ def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     operators = run.graph.operators
     alone = {signature(op) for op in operators if op.name.startswith(ALONE)}
     beside = np.array([not name.startswith(ALONE) for name in names])
-    return beside if all(signature(op) in alone for op in operators) else np.zeros(len(names), np.bool_)
+    if all(signature(op) in alone for op in operators):
+        return beside
+    return np.zeros(len(names), np.bool_)
 
 
 def times_alone(run: MeasuredRun) -> Floats:
@@ -123,7 +125,7 @@ def times_alone(run: MeasuredRun) -> Floats:
     if not _side_by_side(run).any():
         return durations
     pairs = zip(operators, durations.tolist(), strict=True)
-    samples = grouped((signature(op), us) for op, us in pairs if op.name.startswith(ALONE))
+    samples = group_by_key((signature(op), us) for op, us in pairs if op.name.startswith(ALONE))
     return np.array([float(np.median(samples[signature(op)])) for op in operators])
 
 
@@ -166,14 +168,17 @@ class SoloRuns:
         alone = [run for run in runs if len(run.graph) == 1 and len(run.graph.operator(0).kernels) == 1]
         kernels = []
         times = []
-        for same in grouped((signature(run.graph.operator(0)), run) for run in alone).values():
+        for same in group_by_key((signature(run.graph.operator(0)), run) for run in alone).values():
             us = [float(run.durations()[0]) for run in same]
             if min(us) > 0:
                 kernels.append(same[0].graph.operator(0))
                 times.append(float(np.median(us)))
-        families = grouped((_family(op), i) for i, op in enumerate(kernels)).values()
+        families = group_by_key((_family(op), i) for i, op in enumerate(kernels)).values()
         self.families: list[Ints] = [np.array(rows) for rows in families if len(rows) >= _FEWEST]
-        self.groups: Ints = np.concatenate(self.families) if self.families else np.zeros(0, np.int64)
+        if self.families:
+            self.groups: Ints = np.concatenate(self.families)
+        else:
+            self.groups = np.zeros(0, np.int64)
         self._measured = np.array(times)
         if kernels:
             self._graph = OpGraph(

@@ -45,7 +45,10 @@ def random_schedule(
     if execution is None:
         execution = ("events", "events", "graph")[rng.integers(3)]
     least = _EAGER_STREAMS if eager else 1
-    n_streams = round(least * (_MOST_STREAMS / least) ** rng.random()) if streams is None else streams
+    if streams is None:
+        n_streams = round(least * (_MOST_STREAMS / least) ** rng.random())
+    else:
+        n_streams = streams
     if eager:
         mistaken = np.exp(_RANK_SPREAD * rng.standard_normal(len(graph)))
         rank = longest_from(graph, operator_times(graph, cluster.devices[0]) * mistaken)

@@ -64,7 +64,10 @@ def duel(
         return
     if seconds is None and evaluations is None:
         seconds = _SECONDS
-    backwards = None if output is None else str(Path(output).with_suffix("")) + "-reverse.json"
+    if output is None:
+        backwards = None
+    else:
+        backwards = str(Path(output).with_suffix("")) + "-reverse.json"
     if both and backwards is not None:
         require_writable(backwards)
     start = _starts(family, operators)
@@ -147,7 +150,10 @@ def _replay(path: str, as_json: bool) -> None:
     saved = ss.Duel.load(path)
     again = saved.replay()
     is_same = (again.losing_us, again.winning_us) == (saved.losing_us, saved.winning_us)
-    words = "the same" if is_same else f"not that of the file, {saved.factor!r} of simsched {saved.simsched}"
+    if is_same:
+        words = "the same"
+    else:
+        words = f"not that of the file, {saved.factor!r} of simsched {saved.simsched}"
     facts = [("factor, simulated again", f"{again.factor!r}, {words}")]
     data = {"factor": again.factor, "kept": saved.factor, "is_same": is_same}
     out.tell(lambda: data, [again.table, "", facts], [], as_json=as_json)

@@ -35,19 +35,23 @@ def show(
             raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")
         shown: ss.OpGraph | ss.Schedule = graph.read()
     else:
-        shown = graph.plan(cluster) if chosen else graph.read_subject()
+        if chosen:
+            shown = graph.plan(cluster)
+        else:
+            shown = graph.read_subject()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
     pictures = [
         ("picture", svg, lambda path: ss.to_svg(shown, path)),
         ("picture", dot, lambda path: ss.to_dot(shown, path)),
     ]
-    out.tell_facts(facts, pictures, as_json=as_json)
+    out.tell_facts(facts, pictures, as_json=as_json, ran=graph.traced_facts())
 
 
 def convert(
     source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
+    trust: opt.Trust = False,
 ) -> None:
     """Write SOURCE, a graph, schedule or profile, in another format; suffix and content decide the formats.
 
@@ -56,9 +60,12 @@ def convert(
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, write
 
-    subject = read_spec(source, shapes=read_shapes(shape))
+    subject = read_spec(opt.trusted(source) if trust else source, shapes=read_shapes(shape))
     name = write(subject, target)
-    held = as_graph(subject) if FORMATS[name].holds == "graph" else subject
+    if FORMATS[name].holds == "graph":
+        held = as_graph(subject)
+    else:
+        held = subject
     out.say(f"{held!r} written to {target} ({name})")
 
 
@@ -123,7 +130,12 @@ def _setting(parameter: Parameter) -> str:
     if parameter.name == "rng":
         return "seed=0"
     value = parameter.default
-    text = "none" if value is None else ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if value is None:
+        text = "none"
+    elif isinstance(value, tuple):
+        text = ":".join(map(str, value))
+    else:
+        text = str(value)
     return f"{parameter.name}={text}"
 
 
@@ -133,7 +145,11 @@ def _formats() -> Any:
 
     rows = []
     for name, entry in FORMATS.items():
-        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # keys distinguish formats in JSON
+        # Keys distinguish formats in JSON.
+        if entry.keys:
+            suffixes = (".json", *entry.suffixes)
+        else:
+            suffixes = entry.suffixes
         rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
     return table_of("formats", ("name", "suffix", "holds", "read", "write"), rows, left=range(5))
 

@@ -64,7 +64,10 @@ def calibrate(
     --gpu is the prior belief about the device, where profiles have no data.
     """
     measured = [_read_profile(path) for path in profiles]
-    prior = None if gpu is None and gpus is None else opt.Target(gpu, gpus).bare()
+    if gpu is None and gpus is None:
+        prior = None
+    else:
+        prior = opt.Target(gpu, gpus).bare()
     calibration = ss.calibrate(prior, measured, None if graph is None else opt.Graph(graph, shape).read(), rng=seed)
     headings, *rows = calibration.table()
     dim = [i for i, one in enumerate(calibration.parameters) if not one.identified]
@@ -123,7 +126,10 @@ def replay(
     if isinstance(subject, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
     runner = backend.make()
-    upon = None if cluster is None else read_target(cluster)
+    if cluster is None:
+        upon = None
+    else:
+        upon = read_target(cluster)
     if upon is not None and [d.sms for d in bare(upon).devices] != [d.sms for d in runner.cluster.devices]:
         raise ClusterError(f"{cluster} is of other devices than those of the backend {runner.name!r}; calibrate these")
     with out.progress(1) as tell:
@@ -131,8 +137,14 @@ def replay(
         run = runner.replay(subject, repeats=repeats, warmup=warmup)
     if result.output is not None:  # before anything else can fail
         run.save(result.output)
-    trace = None if upon is None else ss.simulate(run.program, upon)
-    draw = run.trace.gantt if trace is None else partial(trace.gantt, measured=run.trace)
+    if upon is None:
+        trace = None
+    else:
+        trace = ss.simulate(run.program, upon)
+    if trace is None:
+        draw = run.trace.gantt
+    else:
+        draw = partial(trace.gantt, measured=run.trace)
     facts = replay_facts(run, None if trace is None else trace.makespan)
     out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
 

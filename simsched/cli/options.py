@@ -23,6 +23,7 @@ from simsched.base.errors import ClusterError, FileError, FormatError, ScheduleE
 from simsched.base.io import read_json, reading_once, require_writable
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.pairs import read_pairs, read_shapes
+from simsched.cli import traces
 from simsched.cli.printing import File, progress, tell
 
 if TYPE_CHECKING:
@@ -240,6 +241,15 @@ Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MO
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
 
 
+def _is_program(source: str) -> bool:
+    return source.split(",")[0].lower().endswith(".pt2")
+
+
+def trusted(source: str) -> str:
+    """Return a source whose exported program, if it is one, is loaded."""
+    return f"{source},trust=true" if _is_program(source) else source
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph."""
@@ -260,14 +270,13 @@ class Graph:
     def spec(self) -> str:
         """Name or file of the graph, with its number format, and whether its file is trusted."""
         spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
-        is_program = self.graph.split(",")[0].lower().endswith(".pt2")
-        return f"{spec},trust=true" if self.trust and is_program else spec
+        return trusted(spec) if self.trust else spec
 
     @property
     def backend(self) -> str:
         """The backend to measure the graph with: PyTorch's own kernels where it came from PyTorch."""
-        path = self.graph.split(",")[0].lower()
-        return "torch" if path.endswith(".pt2") or ".py:" in path else "cupy"
+        is_python = ".py:" in self.graph.split(",")[0].lower()
+        return "torch" if is_python or _is_program(self.graph) else "cupy"
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
@@ -295,23 +304,17 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
-    def traced_facts(self) -> "TraceFacts | None":
-        """Return facts about the step that a profiler trace ran; None for anything else."""
-        from workloads.formats.kineto.facts import facts_of
+    def require_one_rank(self) -> None:
+        """Refuse to schedule the ranks of a trace anew."""
+        traces.require_one_rank(self.traced, self.graph)
 
-        return None if self.traced is None else facts_of(self.traced)
+    def traced_facts(self, fastest_us: float | None = None) -> "TraceFacts | None":
+        """Return facts about the step that a trace ran, beside the fastest alternative in us; None of anything else."""
+        return traces.facts(self.traced, fastest_us)
 
     def traced_lines(self) -> list[str]:
         """Return lines on the dependencies of a graph that is from a profiler trace."""
-        return (
-            []
-            if self.traced is None
-            else [
-                "dependencies are those of the traced streams: an upper bound on what is needed "
-                "(order=waits drops them)",
-                f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
-            ]
-        )
+        return traces.lines(self.traced)
 
 
 @dataclass(frozen=True)
@@ -339,6 +342,7 @@ class ScheduledGraph(Graph):
             from workloads.formats.kineto.replay import traced
 
             return "traced", traced
+        self.require_one_rank()
         name = self.scheduler or _USUAL_SCHEDULER
         return name, read_scheduler(name)
 
@@ -397,16 +401,6 @@ class PlanArguments(ScheduledGraph):
         return plan
 
 
-def _require_stated(program: "TracedProgram", source: str) -> None:
-    """Refuse a trace that does not name its devices."""
-    from workloads.formats.kineto.device import hinted_preset
-
-    if not program.of_trace.is_stated:
-        hint = hinted_preset(program.graph.names)
-        name = "NAME" if hint is None else f"{hint} (its kernels hint at that)"
-        raise ClusterError(f"{source}: the trace does not say which GPU ran it: give --gpu {name}")
-
-
 @dataclass(frozen=True)
 class Target:
     """The target: a preset, or a file with a cluster or a calibration."""
@@ -429,7 +423,7 @@ class Target:
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
-                _require_stated(traced, source.graph)
+                traces.require_stated(traced, source.graph)
                 return self._resize(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
                 "%s was recorded on %s: its kernels keep the times that were measured there",
@@ -522,6 +516,7 @@ class Compare:
         """
         from simsched.experiments.baselines import CAPTURED
 
+        source.require_one_rank()
         graph = source.read()
         names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
@@ -590,7 +585,12 @@ class ResultOptions:
         files: Sequence[File] = (),
         name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
+        ran: "TraceFacts | None" = None,
     ) -> None:
-        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table.
+
+        Facts about what a trace ran come first.
+        """
         own = (name, self.output, found.save)
-        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)
+        shown = shown or (found.table,)
+        tell(data or found.to_dict, shown, [own, *files], as_json=self.as_json, ran=ran)

@@ -34,10 +34,20 @@ def overlap(
     from workloads import load_kind
     from workloads.registry import takes
 
-    varied = None if over is None else read_over(over)
+    graph.require_one_rank()
+    if over is None:
+        varied = None
+    else:
+        varied = read_over(over)
     is_read = graph.traced is not None or graph.shape is not None
-    load = None if is_read else partial(load_kind, graph.spec)
-    halves = partial(load_kind, graph.spec, microbatches=2) if takes(graph.spec, "microbatches") else None
+    if is_read:
+        load = None
+    else:
+        load = partial(load_kind, graph.spec)
+    if takes(graph.spec, "microbatches"):
+        halves = partial(load_kind, graph.spec, microbatches=2)
+    else:
+        halves = None
     overlaps = ss.overlap(
         graph.read(),
         target.read(graph),
@@ -48,4 +58,4 @@ def overlap(
         measured_us=measured,
         partition=partition,
     )
-    result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps")
+    result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps", ran=graph.traced_facts())

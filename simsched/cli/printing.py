@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
-from simsched.base.text import joined, printable
-from simsched.experiments.result import WIDTH, Table, write_table
+from simsched.base.text import join_lines, printable
+from simsched.experiments.result import WIDTH, TextTable, write_table
+
+if TYPE_CHECKING:
+    from workloads.formats.kineto.facts import TraceFacts
 
 _EVERY: Final = 60.0  # s between lines
 Pairs = list[tuple[str, str]]
@@ -27,10 +30,10 @@ def _is_terminal() -> bool:
 
 def say(*lines: str) -> None:
     """Print lines, in which control characters and the like are escaped: names are data."""
-    print(joined(lines))
+    print(join_lines(lines))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: TextTable) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
@@ -44,7 +47,14 @@ def print_pairs(pairs: Pairs) -> None:
     say(*(f"{name:<{width}}  {text}".rstrip() for name, text in rows))
 
 
-def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+def tell(
+    data: Callable[[], Mapping[str, Any]],
+    shown: Sequence[Any],
+    files: Sequence[File],
+    *,
+    as_json: bool,
+    ran: "TraceFacts | None" = None,
+) -> None:
     """Write files, then print.
 
     Parameters
@@ -57,8 +67,17 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
         Writers of files, which run before anything is printed: a reader that ends early, as `head` does, costs no file.
     as_json
         Whether JSON is printed, and nothing else.
+    ran
+        Facts about the step that a trace ran, printed first; in JSON the field ``ran``.
     """
-    said = [dump_json(data()).rstrip()] if as_json else shown  # it fails first, if it fails
+    if as_json:
+        values = dict(data()) | ({} if ran is None else {"ran": ran.to_dict()})
+        # Data that cannot be written fail before the first file is opened.
+        said: Sequence[Any] = [dump_json(values).rstrip()]
+    elif ran is not None:
+        said = [ran.rows(), "", *shown]
+    else:
+        said = shown
     wanted = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in wanted:
         write(path)
@@ -74,12 +93,12 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
         say(f"{name} written to {path}")
 
 
-def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool, ran: "TraceFacts | None" = None) -> None:
     """Write files, then print facts in the form of `simsched.show.facts`, see `tell`."""
     from simsched.show.facts import texts
 
     values = {fact.key: fact.value for fact in facts if fact.key is not None}
-    tell(lambda: values, [texts(facts)], files, as_json=as_json)
+    tell(lambda: values, [texts(facts)], files, as_json=as_json, ran=ran)
 
 
 @contextmanager
@@ -145,7 +164,8 @@ def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
                 text += f", {new / seconds:.3g} rows/s"
                 if done < total:
                     text += f", {timedelta(seconds=round((total - done) * seconds / new))} left"
-            text += f", {without} without a result" if without else ""
+            if without:
+                text += f", {without} without a result"
             if update is not None:
                 update(completed=done, total=total, text=text)
             elif done == total or now - said >= _EVERY:

@@ -76,7 +76,10 @@ def application(command: str | None = None) -> typer.Typer:
     modules = {name: module for module, names in _HOME.items() for name in names}
     for name in [command] if command in modules else modules:
         module = import_module(f"simsched.cli.{modules[name]}")
-        function = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
+        if name == "list":
+            function = module.list_
+        else:
+            function = getattr(module, name.replace("-", "_"))
         if isinstance(function, typer.Typer):
             app.add_typer(function)
         else:
@@ -151,7 +154,9 @@ def _run(arguments: list[str]) -> int:
             give_up(sys.stdout)  # for example of a full disk behind `>`
             return _fail(f"cannot write the output: {lost}")
         lacking = lack(error)
-        return _fail(f"unexpected {describe_error(error)}", _DEFECT) if lacking is None else _fail(lacking)
+        if lacking is None:
+            return _fail(f"unexpected {describe_error(error)}", _DEFECT)
+        return _fail(lacking)
     return _DONE
 
 

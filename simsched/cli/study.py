@@ -49,7 +49,10 @@ class Execution:
             raise StudyError("--serial runs in this process: it does not go with --dask or --workers")
         if dask not in (None, "local") and workers is not None:
             raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
-        executor = "serial" if self.serial else {None: "processes", "local": "dask"}.get(dask) or str(dask)
+        if self.serial:
+            executor = "serial"
+        else:
+            executor = {None: "processes", "local": "dask"}.get(dask) or str(dask)
         # user schedulers are searched for in the current folder, then in the folder of the study's file
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
         if names and asked.folder not in sys.path:
@@ -68,8 +71,14 @@ class Execution:
             )
         out.print_table(results.table())
         n_before = len(results.rows) - (results.n_new or 0)
-        facts = [("run now", f"{results.n_new}, and {n_before} were there")] if n_before else []
-        left_over = [("left over", results.left_over)] if results.others else []
+        if n_before:
+            facts = [("run now", f"{results.n_new}, and {n_before} were there")]
+        else:
+            facts = []
+        if results.others:
+            left_over = [("left over", results.left_over)]
+        else:
+            left_over = []
         rows = f"{len(results.rows)} of {len(results)}"
         out.print_pairs([*facts, ("rows", rows), *left_over, ("folder", folder)])
         _require_all(results)

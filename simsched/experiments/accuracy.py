@@ -17,7 +17,7 @@ import numpy as np
 from simsched.base.codec import Checked, Document, Filled, aside, write
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.io import dump_json, file_errors, make_folder
-from simsched.base.text import joined
+from simsched.base.text import join_lines
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set
@@ -194,7 +194,7 @@ class Accuracy(Result, Checked, Document):
         return tuple(sentences)
 
     def __repr__(self) -> str:
-        return "\n".join((plain_text(self.table()), plain_text(self.summary()), joined(self.verdict())))
+        return "\n".join((plain_text(self.table()), plain_text(self.summary()), join_lines(self.verdict())))
 
 
 def _cells(row: Outcome, unit: float) -> Sequence[str]:

@@ -52,7 +52,10 @@ class Baselines:
         A graph is held against the captured stream; events and stages are held against the stream that the host
         launches.
         """
-        same = self.captured if trace.program.execution == "graph" else self.one
+        if trace.program.execution == "graph":
+            same = self.captured
+        else:
+            same = self.one
         return trace.makespan > same.makespan * (1 + 1e-9)
 
 
@@ -85,7 +88,10 @@ def baselines(graph: OpGraph, cluster: Target, cost: CostModel | None = None) ->
 
 def _eager(program: Program) -> Program:
     """Return a program whose host takes as long for each launch as PyTorch's does, operator by operator."""
-    own = np.full(len(program), np.nan) if program.own is None else program.own.copy()
+    if program.own is None:
+        own = np.full(len(program), np.nan)
+    else:
+        own = program.own.copy()
     own[program.action == LAUNCH] = PRIORS["eager_launch"].value
     return program.timed(program.lead, own)
 

@@ -203,7 +203,7 @@ class Comparison(Result, Document):
         for number in (graph, *(plan.graph for plan in plans.values())):
             if not 0 <= number < len(graphs):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
-        plans_of = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
+        plans_of = {name: plans[name].to_schedule(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
         traces = LazyValues(plans_of, lambda name: simulate(plans_of[name], cluster))
         return cls(

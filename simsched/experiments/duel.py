@@ -251,7 +251,10 @@ def duel(
     if evaluations is None and seconds is None:
         raise WhatIfError("a duel needs an end: give `evaluations` or `seconds` (--evaluations, --seconds)")
     search = _DuelSearch(start, cluster, loser, winner, rng, space or Space())
-    end = inf if seconds is None else running_time() + seconds
+    if seconds is None:
+        end = inf
+    else:
+        end = running_time() + seconds
     with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with its best graph
         while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
             search.step()
@@ -288,7 +291,9 @@ def duel(
 
 
 def _apart(loser: str, winner: str) -> tuple[str, str]:
-    return (loser, winner) if loser != winner else (loser, f"{winner} (2)")
+    if loser != winner:
+        return (loser, winner)
+    return (loser, f"{winner} (2)")
 
 
 def _reasons(
@@ -373,7 +378,10 @@ class _DuelSearch:
         position = self.n % ROUND
         if position == 0 and self.n > 0:
             is_new = self.n // ROUND % 2 == 0
-            self.at = self._evaluate(self._first_graph()) if is_new else replace(self.best, n=self.n)
+            if is_new:
+                self.at = self._evaluate(self._first_graph())
+            else:
+                self.at = replace(self.best, n=self.n)
         elif self.n > 0:
             tried = self._evaluate(self._change(self.at.draft))
             temperature = _HOT * (_COLD / _HOT) ** (position / ROUND)
@@ -386,7 +394,10 @@ class _DuelSearch:
 
     def schedule_with(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
         """Return a scheduler's schedule of a graph."""
-        options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
+        if takes(scheduler, "rng"):
+            options: dict[str, Any] = {"rng": self._seed}
+        else:
+            options = {}
         return schedule(graph, self.cluster, scheduler, **options)
 
     def _evaluate(self, draft: _GraphDraft) -> _Tried:
@@ -406,7 +417,10 @@ class _DuelSearch:
     def _first_graph(self) -> _GraphDraft:
         """Return a graph to start from, brought into the space."""
         seed = int(self._rng.integers(2**31))
-        graph = self._start if isinstance(self._start, OpGraph) else self._start(seed)
+        if isinstance(self._start, OpGraph):
+            graph = self._start
+        else:
+            graph = self._start(seed)
         device = self.cluster.devices[0]
         times = operator_times(graph, device)
         at = {name: i for i, name in enumerate(graph.order)}
@@ -426,7 +440,10 @@ class _DuelSearch:
             i = at[edge.src]
             j = at[edge.dst]
             if self._has_room(edges, i, j):
-                nbytes = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
+                if edge.transfer is None:
+                    nbytes = edge.nbytes
+                else:
+                    nbytes = edge.transfer * _RATE
                 edges[i, j] = float(round(_within(nbytes, self.space.nbytes)))
         return _GraphDraft(operators, edges)
 
@@ -522,4 +539,6 @@ def _within(value: float, bounds: tuple[float, float]) -> float:
 
 
 def _log(factor: float) -> float:
-    return log(factor) if isfinite(factor) and factor > 0 else -inf
+    if isfinite(factor) and factor > 0:
+        return log(factor)
+    return -inf

@@ -91,9 +91,15 @@ def evaluate(
     lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
     varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
     trace = simulate(lowered, cluster, cost, engine=engine, **(varied if samples is None else {}))
-    drawn = None if samples is None else simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
+    if samples is None:
+        drawn = None
+    else:
+        drawn = simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
     end = running_time()
-    bound_us = None if bound is None else bound(plan.graph)
+    if bound is None:
+        bound_us = None
+    else:
+        bound_us = bound(plan.graph)
     return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)
 
 
@@ -114,7 +120,9 @@ class Yardstick:
 
     def bound(self, graph: OpGraph) -> float:
         """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
-        return self._bound_us if graph is self.graph else lower_bound(graph, self.cluster, self.cost)
+        if graph is self.graph:
+            return self._bound_us
+        return lower_bound(graph, self.cluster, self.cost)
 
     @cached_property
     def _bound_us(self) -> float:

@@ -131,7 +131,10 @@ def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
 
     Those of collectives over links are among them where graphs have collectives: `exchanges`.
     """
-    fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
+    if isinstance(target, Calibration):
+        fitted = {row.name: row for row in target.parameters if row.identified}
+    else:
+        fitted = {}
     unsure = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
     links = _OF_EXCHANGES if exchanges else _OF_COPIES if bare(target).links else ()
     names = [*_OF_DEVICES, *links]
@@ -261,12 +264,14 @@ def ranges(
         makespan, speedup = range_of(times_of, i, errors)
         low, high = speedup or (None, None)
         ranges_[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
-    best = int(times[:n].mean(axis=1).argmin()) if n else 0
-    gain = (
-        times[-1] - times[best]
-        if times_of.has_reference and times_of.alike[best] != times_of.alike[-1]
-        else -times[best]
-    )
+    if n:
+        best = int(times[:n].mean(axis=1).argmin())
+    else:
+        best = 0
+    if times_of.has_reference and times_of.alike[best] != times_of.alike[-1]:
+        gain = times[-1] - times[best]
+    else:
+        gain = -times[best]
     return ranges_, _doubt(target, times_of.unsure, times_of.drawn, gain, errors.own)
 
 
@@ -379,7 +384,10 @@ class _Priced:
 
 def _shared_times(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
     """Return the times that are the same in all worlds, NaN where they are not, and which factor each operator has."""
-    times = graph.time if cost is None else operator_times(graph, device, cost)
+    if cost is None:
+        times = graph.time
+    else:
+        times = operator_times(graph, device, cost)
     if cost is None and isinstance(target, Calibration):  # not as good as measured where scaled
         times = np.where([target.is_measured(op) for op in graph.operators], times, np.nan)
     codes, kinds = graph.labels("kind")
@@ -405,7 +413,10 @@ def uncalibrated_errors(cluster: Cluster) -> Errors:
 
 
 def _model_errors(target: Target) -> Errors:
-    held_out = target.error if isinstance(target, Calibration) else None
+    if isinstance(target, Calibration):
+        held_out = target.error
+    else:
+        held_out = None
     if held_out is None:
         return uncalibrated_errors(bare(target))
     return Errors(max(0.01, _MEAN_TO_SD * held_out.mean))
@@ -425,8 +436,12 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
     settled = "the times of its operators in place (`simsched profile`)"
     if family is not None and telling:
         settled = f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
-    date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
-    basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
+    if isinstance(target, Calibration):
+        date = target.provenance.get("date", "")
+        basis = f"calibrated {date[:10]}".strip()
+    else:
+        date = ""
+        basis = "uncalibrated"
     return Doubt(
         len(drawn), basis, error, name if telling else None, float(correlations[most]) if telling else None, settled
     )

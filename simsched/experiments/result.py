@@ -14,7 +14,7 @@ from simsched.base.errors import MissingDependencyError, SimulationError, WhatIf
 from simsched.base.io import dump_json
 from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS, as_html, data_frame
-from simsched.base.text import joined, printable, printable_lines
+from simsched.base.text import join_lines, printable, printable_lines
 from simsched.base.units import MS
 
 WIDTH: Final = 160  # characters of a printed table
@@ -33,7 +33,7 @@ class Result:
         """Return plain values by column, a mapping per row."""
 
     @abstractmethod
-    def table(self) -> "Table":
+    def table(self) -> "TextTable":
         """Return the result as a table of texts."""
 
     @property
@@ -164,7 +164,8 @@ class LazyValues(Mapping[str, T]):
     """Values by name, each computed when it is first read."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
-        self._names, self._make = names, cache(make)
+        self._names = names
+        self._make = cache(make)
 
     def __getitem__(self, name: str) -> T:
         if name not in self._names:
@@ -179,7 +180,11 @@ class LazyValues(Mapping[str, T]):
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else printable(str(value))
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(str(value))
 
 
 def _column(values: Sequence[Any]) -> list[Any]:
@@ -194,7 +199,7 @@ def _column(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table of texts, as terminals, pages and notebooks show it.
 
     Parameters
@@ -229,7 +234,7 @@ def table_of(
     best: int = -1,
     left: Collection[int] = (0,),
     dim: Collection[int] = (),
-) -> Table:
+) -> TextTable:
     """Return a table of printable texts; headings and notes may have several lines.
 
     A row that is only a name has dashes after it, and is shown dimmed.
@@ -238,12 +243,12 @@ def table_of(
     bare = [i for i, row in enumerate(texts) if len(row) == 1]
     cells = [(*row, *["-"] * (len(headings) - len(row))) for row in texts]
     notes = [note] if isinstance(note, str) else note
-    return Table(
-        printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}
+    return TextTable(
+        printable(title), tuple(map(printable_lines, headings)), cells, join_lines(notes), best, left, {*dim, *bare}
     )
 
 
-def write_table(table: Table, console: Any) -> None:
+def write_table(table: TextTable, console: Any) -> None:
     """Print a table on a console of rich; one that is too narrow breaks lines."""
     from rich.table import Table as Grid
     from rich.text import Text
@@ -254,7 +259,10 @@ def write_table(table: Table, console: Any) -> None:
         texts = [Text(text) for text in (heading, *(row[c] for row in table.rows))]
         width = max(console.measure(text, options=wide).maximum for text in texts)
         last = c == len(table.headings) - 1  # it may hold a sentence that has to be wrapped
-        side: Any = "left" if c in table.left else "right"
+        if c in table.left:
+            side: Any = "left"
+        else:
+            side = "right"
         grid.add_column(texts[0], justify=side, no_wrap=not last, min_width=None if last else width)
     for i, row in enumerate(table.rows):
         grid.add_row(*map(Text, row), style="dim" if i in table.dim else "bold" if i == table.best else None)
@@ -265,7 +273,7 @@ def write_table(table: Table, console: Any) -> None:
             console.print(text, style=style, markup=False, highlight=False, soft_wrap=text is not grid)
 
 
-def plain_text(table: Table) -> str:
+def plain_text(table: TextTable) -> str:
     """Return a table as plain text."""
     from rich.console import Console
 
@@ -281,9 +289,15 @@ def time_text(us: float | None, unit: float) -> str:
     >>> time_text(1234.5, 1.0), time_text(1234.5, MS), time_text(None, MS)
     ('1234.5', '1.234', '-')
     """
-    return "-" if us is None else f"{us / unit:.3f}" if unit == MS else f"{us:.1f}"
+    if us is None:
+        return "-"
+    if unit == MS:
+        return f"{us / unit:.3f}"
+    return f"{us:.1f}"
 
 
 def unit_of(times: Iterable[float | None]) -> tuple[float, str]:
     """Return the unit of a table of times in us, and its name: ms if any of them is 1 ms or more."""
-    return (MS, "ms") if any((us or 0.0) >= MS for us in times) else (1.0, "us")
+    if any((us or 0.0) >= MS for us in times):
+        return (MS, "ms")
+    return (1.0, "us")

@@ -108,7 +108,9 @@ def relative_error(predicted: float | None, measured: float | None) -> float | N
     >>> relative_error(90.0, 100.0)
     0.1
     """
-    return abs(predicted - measured) / measured if predicted is not None and measured else None
+    if predicted is not None and measured:
+        return abs(predicted - measured) / measured
+    return None
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,9 @@ class Round(Checked):
         """Return the mean error of a column of the rows that count, where it is defined."""
         row_errors = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
         errors = [error for error in row_errors if error is not None]
-        return sum_in_order(errors) / len(errors) if errors else None
+        if errors:
+            return sum_in_order(errors) / len(errors)
+        return None
 
     @property
     def mean_error(self) -> float | None:
@@ -163,7 +167,9 @@ class Round(Checked):
     def p90_error(self) -> float | None:
         """90th percentile of the error, linear between two rows."""
         errors = [row.error or 0.0 for row in self.held_out]
-        return float(np.quantile(errors, 0.9)) if errors else None
+        if errors:
+            return float(np.quantile(errors, 0.9))
+        return None
 
     @property
     def no_contention_error(self) -> float | None:
@@ -187,7 +193,10 @@ class Round(Checked):
         times = np.array([(row.predicted_us, row.measured_us) for row in rows])  # (n, 2)
         predicted, measured = np.sign(times.T[:, :, None] - times.T[:, None, :])  # of each pair, the longer
         pairs = np.sqrt(np.count_nonzero(predicted) * np.count_nonzero(measured))
-        return float((predicted * measured).sum() / pairs) if pairs else None  # scipy.stats takes seconds to import
+        # By hand: scipy.stats takes seconds to import.
+        if pairs:
+            return float((predicted * measured).sum() / pairs)
+        return None
 
     @property
     def rivals(self) -> tuple[Outcome, ...]:
@@ -206,7 +215,9 @@ class Round(Checked):
         if chosen is None:
             return None
         least = min(row.measured_us or 0.0 for row in self.rivals)
-        return (chosen.measured_us or 0.0) / least - 1.0 if least else None
+        if least:
+            return (chosen.measured_us or 0.0) / least - 1.0
+        return None
 
 
 def percent(fraction: float | None) -> str:
@@ -215,4 +226,6 @@ def percent(fraction: float | None) -> str:
     >>> percent(0.0415), percent(None)
     ('4.2 %', '-')
     """
-    return NOT_DEFINED if fraction is None else f"{100 * fraction:.1f} %"
+    if fraction is None:
+        return NOT_DEFINED
+    return f"{100 * fraction:.1f} %"

@@ -129,8 +129,14 @@ class Sampling(Checked):
         return cls(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
 
     def __str__(self) -> str:
-        jitter = "of each operator its own" if isinstance(self.jitter, Mapping) else f"{100 * self.jitter:g} %"
-        seed = "" if self.seed is None else f", seed {self.seed}"
+        if isinstance(self.jitter, Mapping):
+            jitter = "of each operator its own"
+        else:
+            jitter = f"{100 * self.jitter:g} %"
+        if self.seed is None:
+            seed = ""
+        else:
+            seed = f", seed {self.seed}"
         return f"{self.n} {'sample' if self.n == 1 else 'samples'}, jitter {jitter}{seed}"
 
 
@@ -138,7 +144,9 @@ def ratio(reference: float, makespan: float | None) -> float | None:
     """Return how many times as fast as the reference something is; 1 where both take no time."""
     if makespan is None:
         return None
-    return reference / makespan if makespan else 1.0
+    if makespan:
+        return reference / makespan
+    return 1.0
 
 
 def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines | None = None) -> Row:
@@ -157,8 +165,15 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     assert isinstance(plan, Schedule)
     peaks = trace.peak_memory()
     full = any(need > trace.cluster[device].memory for device, need in peaks.items())
-    percentiles: Any = {} if drawn is None else {"p50_us": drawn.p50, "p95_us": drawn.p95, "p99_us": drawn.p99}
-    warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
+    if drawn is None:
+        percentiles: Any = {}
+    else:
+        percentiles = {"p50_us": drawn.p50, "p95_us": drawn.p95, "p99_us": drawn.p99}
+    # Warnings compute the peaks once more.
+    if full:
+        warnings = trace.memory_warnings()
+    else:
+        warnings = []
     return Row(
         scheduler=name,
         execution="eager" if name == EAGER else trace.program.execution,

@@ -29,7 +29,9 @@ def share_of_unknown(graph: OpGraph, device: Device) -> float:
     total = float(times.sum())
     if not places:
         return 0.0
-    return float(times[places].sum()) / total if total else 1.0
+    if total:
+        return float(times[places].sum()) / total
+    return 1.0
 
 
 def operators_without_load(graph: OpGraph) -> int:

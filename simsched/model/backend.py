@@ -97,10 +97,16 @@ def prepare(backend: Backend, schedule: Schedule | Program, repeats: int = 1, wa
     require_counts(1, repeats=repeats)
     require_counts(0, warmup=warmup)
     if schedule.graph.meetings or schedule.partitions:
-        part = "collectives" if schedule.graph.meetings else "streams that are bound to SMs"
+        if schedule.graph.meetings:
+            part = "collectives"
+        else:
+            part = "streams that are bound to SMs"
         raise BackendError(f"backend {backend.name!r} runs no {part}: simulate the schedule instead")
     names = [device.name for device in backend.cluster.devices]
-    used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
+    if isinstance(schedule, Program):
+        used = schedule.devices
+    else:
+        used = schedule.devices_used
     owned = f"backend {backend.name!r} has {len(names)} device{'s' if len(names) > 1 else ''}: {', '.join(names)}"
     for name in used:
         if name not in names:

@@ -38,7 +38,9 @@ class CostModel(Protocol):
 
 def default_cost(op: Operator, device: Device) -> float:
     """Return the operator's own `time`, or where it has none `roofline`, in us."""
-    return roofline(op, device) if op.time is None else op.time
+    if op.time is None:
+        return roofline(op, device)
+    return op.time
 
 
 def roofline(op: Operator, device: Device) -> float:
@@ -87,7 +89,10 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
     CostError
         If the model answers with NaN, infinity, a negative number or no number at all.
     """
-    rows = np.arange(len(graph)) if ops is None else ops
+    if ops is None:
+        rows = np.arange(len(graph))
+    else:
+        rows = ops
     if cost is None or cost is default_cost:
         times = graph.time[rows]
         unknown = np.flatnonzero(np.isnan(times))
@@ -95,9 +100,10 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
             times[unknown] = rooflines(graph, rows[unknown], device)
         return times
     times_of = getattr(cost, "operator_times", None)  # a calibration answers for all at once
-    answers = (
-        times_of(graph, device, rows) if times_of else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
-    )
+    if times_of:
+        answers = times_of(graph, device, rows)
+    else:
+        answers = [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
     times = np.array(answers, np.float64)
     bad = ~((times >= 0) & (times < np.inf))
     if bad.any():
@@ -128,7 +134,10 @@ def placed_times(
 
     A cost model is asked once for each operator and device that occur together; see `operator_times`.
     """
-    times = graph.time[ops] if cost is None or cost is default_cost else np.full(len(ops), np.nan)
+    if cost is None or cost is default_cost:
+        times = graph.time[ops]
+    else:
+        times = np.full(len(ops), np.nan)
     if not np.isnan(times).any():  # nearly always in studies, where it is most of the work
         return times
     order = np.argsort(device, kind="stable")
@@ -189,12 +198,16 @@ Target = Cluster | Calibrated
 
 def bare(target: Target) -> Cluster:
     """Return the cluster itself."""
-    return target if isinstance(target, Cluster) else target.cluster
+    if isinstance(target, Cluster):
+        return target
+    return target.cluster
 
 
 def with_cluster(target: Target, cluster: Cluster) -> Target:
     """Return a target with another cluster; its measured operators stay."""
-    return cluster if isinstance(target, Cluster) else cast(Target, replace(cast(Any, target), cluster=cluster))
+    if isinstance(target, Cluster):
+        return cluster
+    return cast(Target, replace(cast(Any, target), cluster=cluster))
 
 
 def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:

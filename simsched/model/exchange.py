@@ -86,7 +86,9 @@ class _Pattern(NamedTuple):
 def _steps(operation: str, algorithm: str, n: int) -> int:
     """Return the steps that an algorithm takes one after the other between n ranks."""
     if algorithm == "ring":
-        return 2 * (n - 1) if operation == "all_reduce" else n - 1
+        if operation == "all_reduce":
+            return 2 * (n - 1)
+        return n - 1
     if algorithm == "tree":
         return 2 * ceil(log2(n))
     return 2 if algorithm == "nvls" else 1
@@ -105,7 +107,9 @@ def _sent_bytes(operation: str, algorithm: str, n: int) -> float:
 def of_one_rank(graph: OpGraph, cluster: Cluster) -> Cluster:
     """Return the devices on which a graph is placed: where collectives are symmetric the first, for all ranks."""
     is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
-    return resize(cluster, 1) if is_symmetric else cluster
+    if is_symmetric:
+        return resize(cluster, 1)
+    return cluster
 
 
 def exchange_on(collective: Collective, device: Device) -> Exchange:
@@ -164,9 +168,18 @@ def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]
             continue
         is_message = collective.operation == "send_recv"
         in_ring = is_message or algorithm in _IN_RING
-        pattern = ring if in_ring and ring.reached > all_pairs.reached else all_pairs
-        start = _QUICK_START if is_message or algorithm == "one_shot" else pattern.start
-        rate = pattern.bandwidth if is_message else pattern.reached
+        if in_ring and ring.reached > all_pairs.reached:
+            pattern = ring
+        else:
+            pattern = all_pairs
+        if is_message or algorithm == "one_shot":
+            start = _QUICK_START
+        else:
+            start = pattern.start
+        if is_message:
+            rate = pattern.bandwidth
+        else:
+            rate = pattern.reached
         latency = start + _steps(collective.operation, algorithm, len(ranks)) * pattern.step
         nbytes = _sent_bytes(collective.operation, algorithm, len(ranks)) * collective.bytes
         exchanges.append(Exchange(algorithm, latency, nbytes, rate, pattern.bandwidth, pattern.channels))

@@ -14,7 +14,7 @@ from simsched.base.errors import ProgramError
 from simsched.base.io import naming
 from simsched.base.numeric import freeze, frozen, same_columns, twice
 from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
 from simsched.model.graph.groups import together_on
@@ -143,7 +143,7 @@ class Issued(Document):
         """Return a program without its graph."""
         return cls(program.execution, program.devices, program.n_events, program.threads, program.partitions)
 
-    def made(self, graph: OpGraph) -> "Program":
+    def to_program(self, graph: OpGraph) -> "Program":
         """Return the program of a graph, checked."""
         return Program.from_file(graph, **vars(self))
 
@@ -211,7 +211,7 @@ class Program(Columnar, Document):
 
     FORMAT = "simsched.program"
     FILE = _ProgramFile
-    CACHED = ("_plan",)
+    CACHED = ("_layout",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 
@@ -235,7 +235,10 @@ class Program(Columnar, Document):
         open: bool | None = None,
         partitions: Sequence[Partition] = (),
     ) -> None:
-        self.graph, self.devices, self.execution, self.n_events = graph, tuple(devices), execution, n_events
+        self.graph = graph
+        self.devices = tuple(devices)
+        self.execution = execution
+        self.n_events = n_events
         self.thread_ptr = np.array(thread_ptr, np.int64)
         self.action = _compact(action, np.int8, "action")
         self.device = _compact(device, np.int32, "device")
@@ -248,8 +251,14 @@ class Program(Columnar, Document):
         self.own = None if own is None else np.array(own, np.float64)
         self.checked = checked
         self.partitions = tuple(partitions)
-        self.launches = given_launches(graph) if launches is None else launches
-        self.open = (launches is None and has_choices(graph)) if open is None else open
+        if launches is None:
+            self.launches = given_launches(graph)
+        else:
+            self.launches = launches
+        if open is None:
+            self.open = launches is None and has_choices(graph)
+        else:
+            self.open = open
         self._freeze()
 
     def over(self, graph: OpGraph) -> "Program":
@@ -262,7 +271,10 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        launches = relaunch(self.launches, graph) if graph.names == self.graph.names else None
+        if graph.names == self.graph.names:
+            launches = relaunch(self.launches, graph)
+        else:
+            launches = None
         if launches is None:
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program(**self._parts | {"graph": graph, "launches": launches})
@@ -336,11 +348,11 @@ class Program(Columnar, Document):
         return f"Program({self.graph.name!r}, {len(self)} instructions, {threads} threads, {self.execution!r})"
 
     @property
-    def threads(self) -> tuple[Rows[Instruction], ...]:
+    def threads(self) -> tuple[RowsView[Instruction], ...]:
         """The instructions of each host thread."""
 
-        def view(start: int, end: int) -> Rows[Instruction]:
-            return Rows(end - start, lambda i: self._instruction(start + i))
+        def view(start: int, end: int) -> RowsView[Instruction]:
+            return RowsView(end - start, lambda i: self._instruction(start + i))
 
         bounds = self.thread_ptr.tolist()
         return tuple(view(a, b) for a, b in pairwise(bounds))
@@ -364,8 +376,14 @@ class Program(Columnar, Document):
             }
         elif do != "barrier":
             fields_of = {"event": k}
-        lead = 0.0 if self.lead is None else float(self.lead[i])
-        own = None if self.own is None else optional(self.own[i])
+        if self.lead is None:
+            lead = 0.0
+        else:
+            lead = float(self.lead[i])
+        if self.own is None:
+            own = None
+        else:
+            own = optional(self.own[i])
         device = self.devices[self.device[i]]
         stream = int(self.stream[i])
         return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **fields_of)
@@ -533,7 +551,9 @@ def _argument(
     if row.to == row.device:
         raise ProgramError(f"a copy goes to another device, not to {row.to!r} again")
     if row.op is None:
-        return -1 if row.event is None else row.event
+        if row.event is None:
+            return -1
+        return row.event
     if row.op not in graph.index:
         raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
     op = graph.index[row.op]

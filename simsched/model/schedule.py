@@ -14,11 +14,11 @@ from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
-from simsched.model.placement import Placement, ScheduleFacts, ScheduleFile
+from simsched.model.placement import UNNAMED, Placement, ScheduleFacts, ScheduleFile
 from simsched.model.program import Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
@@ -97,7 +97,7 @@ class Schedule(Columnar, Document):
         placements: Iterable[Placement],
         execution: str = "events",
         estimate: float | None = None,
-        scheduler: str = "custom",
+        scheduler: str = UNNAMED,
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
@@ -141,7 +141,7 @@ class Schedule(Columnar, Document):
         priority: npt.ArrayLike = 0,
         execution: str = "events",
         estimate: float | None = None,
-        scheduler: str = "custom",
+        scheduler: str = UNNAMED,
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
@@ -181,7 +181,10 @@ class Schedule(Columnar, Document):
                 raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
         schedule = cls.__new__(cls)
         schedule.__dict__.update(vars(details), graph=graph, devices=tuple(devices), **values)
-        schedule.__dict__["estimate"] = None if details.estimate is None else float(details.estimate)
+        if details.estimate is None:
+            schedule.__dict__["estimate"] = None
+        else:
+            schedule.__dict__["estimate"] = float(details.estimate)
         schedule._freeze()
         return schedule
 
@@ -210,15 +213,15 @@ class Schedule(Columnar, Document):
         return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
-    def placements(self) -> Rows[Placement]:
+    def placements(self) -> RowsView[Placement]:
         """The placements, in launch order."""
 
-        def made(i: int) -> Placement:
+        def placement(i: int) -> Placement:
             name = self.graph.names[self.op[i]]
             device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
-        return Rows(len(self.op), made)
+        return RowsView(len(self.op), placement)
 
     @property
     def devices_used(self) -> tuple[str, ...]:
@@ -251,12 +254,16 @@ class Schedule(Columnar, Document):
         partitions = [Partition(device, stream, n) for device in self.devices_used for stream, n in sms.items()]
         return self.like(partitions=partitions, estimate=self.estimate)
 
-    def made_for(self, cluster: Cluster) -> "Schedule":
-        """Return the schedule as one that was made for a cluster, which its file then holds."""
-        if self.cluster is cluster:
+    def made_for(self, cluster: Cluster, by: str = UNNAMED) -> "Schedule":
+        """Return the schedule as one that was made for a cluster, which its file then holds.
+
+        `by` is the name of its scheduler, for a schedule that does not say who made it.
+        """
+        scheduler = by if self.scheduler == UNNAMED else self.scheduler
+        if self.cluster is cluster and self.scheduler == scheduler:
             return self
         schedule = type(self).__new__(type(self))
-        schedule.__dict__.update(super().__getstate__(), cluster=cluster)
+        schedule.__dict__.update(super().__getstate__(), cluster=cluster, scheduler=scheduler)
         return schedule
 
     def over(self, graph: OpGraph) -> "Schedule":
@@ -387,7 +394,7 @@ class NumberedPlan(ScheduleFile, Document):
         """Return a schedule, given the number of its graph."""
         return cls(**vars(plan.to_file()) | {"graph": graph})
 
-    def made(self, graph: OpGraph) -> Schedule:
+    def to_schedule(self, graph: OpGraph) -> Schedule:
         """Return the schedule."""
         return Schedule(**vars(self) | {"graph": graph})
 
@@ -501,7 +508,10 @@ def _check_waits(schedule: Schedule, device: Indices, *, one_thread: bool, block
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
-    host = np.zeros_like(schedule.device) if one_thread else schedule.device
+    if one_thread:
+        host = np.zeros_like(schedule.device)
+    else:
+        host = schedule.device
     for keys, offset in (((host,), 0), ((schedule.stream, schedule.device), n)):
         order = np.lexsort((np.arange(n), *keys))
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])

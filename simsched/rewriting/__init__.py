@@ -1,16 +1,16 @@
 """Graphs rewritten into others that compute the same: merged convolutions and substitution rules."""
 
 from simsched.rewriting.accounting import account_for, rewritten
-from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.draft import DraftRow, GraphDraft, Read, Source
 from simsched.rewriting.merging import can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules import RULES
 
 __all__ = [
     "RULES",
-    "Draft",
+    "DraftRow",
+    "GraphDraft",
     "Read",
-    "Row",
     "Rule",
     "Source",
     "account_for",

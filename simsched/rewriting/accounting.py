@@ -7,11 +7,11 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from simsched.base.errors import GraphError, ScheduleError, shown
+from simsched.base.errors import GraphError, ScheduleError, brief_text
 from simsched.model import Floats, Operator, OpGraph, Schedule
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gather_rows
 from simsched.model.rewriting import Rewriting, Step
-from simsched.rewriting.draft import Draft
+from simsched.rewriting.draft import GraphDraft
 from simsched.rewriting.merging import MERGED, merge_draft
 from simsched.rewriting.parts import part_of, put_together
 from simsched.rewriting.rule import Rule
@@ -115,7 +115,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     GraphError
         If a rule is unknown, a step cannot be made, or the parts are not the graph's.
     """
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     for one in rewriting:
         if len(one.parts) == 1 and not one.parts[0].operators:
             draft = _repeat_steps(draft, one.parts[0].steps, rules)
@@ -123,7 +123,10 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
         named = [name for part in one.parts for name in part.operators]
         if len(named) != len(draft.rows) or set(named) != set(draft.rows):
             missing = next((name for name in draft.rows if name not in named), None)
-            why = f"{missing!r} is in none" if missing is not None else "one is in two, or in none of the graph"
+            if missing is not None:
+                why = f"{missing!r} is in none"
+            else:
+                why = "one is in two, or in none of the graph"
             raise GraphError(f"each operator must be in one of the parts: {why}")
         parts = [part_of(draft, part.operators) for part in one.parts]
         after = [
@@ -137,7 +140,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     return draft.to_graph()
 
 
-def _repeat_steps(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
+def _repeat_steps(draft: GraphDraft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> GraphDraft:
     """Return a draft after some steps."""
     for step in steps:
         names = ", ".join(map(repr, step.operators))
@@ -233,7 +236,9 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
             value = getattr(theirs, name)
             expected = getattr(ours, name)
             if value != expected:
-                texts = (shown(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected))
+                texts = (
+                    brief_text(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected)
+                )
                 refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")
 
 
@@ -247,7 +252,10 @@ def _compare_edges(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Callab
         return
     n = min(len(theirs), len(ours))
     differs = (theirs[:n] != ours[:n]).any(axis=1)
-    e = int(np.argmax(differs)) if differs.any() else n
+    if differs.any():
+        e = int(np.argmax(differs))
+    else:
+        e = n
     there, expected_edge = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
     if there is None or (expected_edge is not None and expected_edge[:2] < there[:2]):
         refuse(f"edge {_ends(graph, expected_edge)} is missing")

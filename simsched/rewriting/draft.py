@@ -1,4 +1,4 @@
-"""`Draft`: a graph that is being rewritten; a change makes a new one, which shares the rows that stay.
+"""`GraphDraft`: a graph that is being rewritten; a change makes a new one, which shares the rows that stay.
 
 Its operators read tensors or slices of them where they lie: along one axis, from `begin` up to `end`.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
 from simsched.base.memo import memo
-from simsched.base.numeric import grouped, is_count
+from simsched.base.numeric import group_by_key, is_count
 from simsched.model.graph import Edge, Operator, OpGraph
 
 T = TypeVar("T")
@@ -63,7 +63,10 @@ def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
     """
     slices: list[Slice | None] = [None] * n_reads
     by_read = op.attributes.get(ATTRIBUTE, {})
-    parts = by_read if isinstance(by_read, Mapping) else {"": by_read}
+    if isinstance(by_read, Mapping):
+        parts = by_read
+    else:
+        parts = {"": by_read}
     for key, part in parts.items():
         if not key.isdecimal() or not int(key) < n_reads or not _is_slice(part):
             raise GraphError(
@@ -81,7 +84,9 @@ def _is_slice(part: Any) -> bool:
 def slice_made(op: Operator) -> Slice | None:
     """Return the slice of its only input that an operator of kind "slice" makes, or None if it is none."""
     cut = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
-    return cut if op.kind == "slice" and _is_slice(list(cut)) else None  # type: ignore[return-value]
+    if op.kind == "slice" and _is_slice(list(cut)):
+        return cut  # type: ignore[return-value]
+    return None
 
 
 class Read(NamedTuple):
@@ -106,13 +111,13 @@ class Read(NamedTuple):
 
 
 class Source(NamedTuple):
-    """New source of a tensor: see `Draft.replace`."""
+    """New source of a tensor: see `GraphDraft.replace`."""
 
     producer: str
     slice: Slice | None = None
 
 
-class Row:
+class DraftRow:
     """An operator and its reads, in the order of its inputs; `key` is a hash of both."""
 
     __slots__ = ("key", "operator", "reads")
@@ -127,7 +132,7 @@ class Row:
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Draft:
+class GraphDraft:
     """A graph that is being rewritten: operators by name, each with its reads. Never changed, only replaced.
 
     Parameters
@@ -168,7 +173,7 @@ class Draft:
 
     def __init__(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[DraftRow],
         name: str = "graph",
         *,
         outside: Mapping[str, Operator] = _NOTHING,
@@ -176,7 +181,7 @@ class Draft:
     ) -> None:
         self.name = name
         self.outside = outside
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, DraftRow] = {}
         readers: dict[str, list[tuple[str, int]]] = {}
         for row in rows:
             if row.operator.name in self.rows:
@@ -192,7 +197,7 @@ class Draft:
         self._found: dict[Any, Any] = {}
 
     @classmethod
-    def from_graph(cls, graph: OpGraph) -> "Draft":
+    def from_graph(cls, graph: OpGraph) -> "GraphDraft":
         """Return the draft of a graph, the same at each call.
 
         Slices are in ``attributes["slices"]`` of the graph and in the reads of the draft.
@@ -219,12 +224,16 @@ class Draft:
     def operator(self, name: str) -> Operator:
         """Return an operator of the draft, or one outside that it reads."""
         row = self.rows.get(name)
-        return self.outside[name] if row is None else row.operator
+        if row is None:
+            return self.outside[name]
+        return row.operator
 
     def only_reader(self, name: str) -> str | None:
         """Return the one operator that reads a tensor, and that once, if it is nowhere else needed."""
         readers_of = self.readers.get(name, ())
-        return readers_of[0][0] if len(readers_of) == 1 and name not in self.kept else None
+        if len(readers_of) == 1 and name not in self.kept:
+            return readers_of[0][0]
+        return None
 
     def about(self, find: Callable[..., T], *given: Any) -> T:
         """Return a function's result for the draft and more arguments; computed once."""
@@ -251,8 +260,8 @@ class Draft:
         return self.about(_order)
 
     def replace(
-        self, remove: Iterable[str] = (), add: Sequence[Row] = (), redirect: Mapping[str, Source] = _NOTHING
-    ) -> "Draft | None":
+        self, remove: Iterable[str] = (), add: Sequence[DraftRow] = (), redirect: Mapping[str, Source] = _NOTHING
+    ) -> "GraphDraft | None":
         """Return a draft with other operators, or None if they would depend on each other in a circle.
 
         Parameters
@@ -278,34 +287,39 @@ class Draft:
         gone = set(remove)
         added = {row.operator.name: _redirect(row, redirect) for row in add}
         fresh = [row for name, row in added.items() if name not in gone]
-        rows: list[Row] = []
+        rows: list[DraftRow] = []
         for name, row in self.rows.items():
-            now = added.get(name) if name in gone else _redirect(row, redirect)
+            if name in gone:
+                now = added.get(name)
+            else:
+                now = _redirect(row, redirect)
             if now is not row:
                 rows += fresh
                 fresh = []
             if now is not None:
                 rows.append(now)
-        draft = Draft([*rows, *fresh], self.name, outside=self.outside)
+        draft = GraphDraft([*rows, *fresh], self.name, outside=self.outside)
         lost = next((name for name in self.kept if name not in draft.rows), None)
         if lost is not None:
             raise GraphError(f"graph {self.name!r}: {lost!r} cannot go, its tensor is still needed")
         draft.kept = self.kept
-        return draft if len(draft.order()) == len(rows) + len(fresh) else None
+        if len(draft.order()) == len(rows) + len(fresh):
+            return draft
+        return None
 
 
-def _redirect(row: Row, redirect: Mapping[str, Source]) -> Row:
+def _redirect(row: DraftRow, redirect: Mapping[str, Source]) -> DraftRow:
     """Return a row that reads from elsewhere, or the row itself."""
     if not any(read.producer in redirect for read in row.reads):
         return row
-    return Row(row.operator, [read.after_move(redirect) for read in row.reads])
+    return DraftRow(row.operator, [read.after_move(redirect) for read in row.reads])
 
 
-def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:
-    return grouped((row.operator.kind, name) for name, row in draft.rows.items())
+def _by_kind(draft: GraphDraft) -> Mapping[str, Sequence[str]]:
+    return group_by_key((row.operator.kind, name) for name, row in draft.rows.items())
 
 
-def _order(draft: Draft) -> tuple[str, ...]:
+def _order(draft: GraphDraft) -> tuple[str, ...]:
     waiting = {name: len(row.reads) for name, row in draft.rows.items()}
     for name in draft.outside:
         for reader, _ in draft.readers.get(name, ()):
@@ -320,13 +334,13 @@ def _order(draft: Draft) -> tuple[str, ...]:
 
 
 @memo
-def _of_graph(graph: OpGraph) -> Draft:
-    edges = grouped((edge.dst, edge) for edge in graph.edges)
+def _of_graph(graph: OpGraph) -> GraphDraft:
+    edges = group_by_key((edge.dst, edge) for edge in graph.edges)
     rows = []
     for op in graph.operators:
         incoming = edges.get(op.name, [])
         read = zip(incoming, slices_of(op, len(incoming)), strict=True)
         if ATTRIBUTE in op.attributes:
             op = replace(op, attributes={key: value for key, value in op.attributes.items() if key != ATTRIBUTE})
-        rows.append(Row(op, [Read(edge.src, part, edge.nbytes, edge.transfer) for edge, part in read]))
-    return Draft(rows, graph.name)
+        rows.append(DraftRow(op, [Read(edge.src, part, edge.nbytes, edge.transfer) for edge, part in read]))
+    return GraphDraft(rows, graph.name)

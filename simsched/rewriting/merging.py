@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
-from simsched.rewriting.draft import Draft, Row, Source
+from simsched.rewriting.draft import DraftRow, GraphDraft, Source
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
 from simsched.rewriting.works import WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
@@ -73,7 +73,9 @@ def conv_of(op: Operator) -> Conv | None:
         return None
     windows = zip(conv.input_shape[2:], kernel, stride, padding, dilation, strict=True)
     output_size = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
-    return conv if output_size == op.output_shape[2:] else None
+    if output_size == op.output_shape[2:]:
+        return conv
+    return None
 
 
 def _are_counts(values: Any, n: int) -> bool:
@@ -124,7 +126,10 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     for op, conv in zip(ops, convs, strict=True):
         own = prod(conv.kernel)
         flops += op.flops * area / own
-        zeros = float(conv.n_weights // own * (area - own) * width) if op.weight_nbytes else 0.0
+        if op.weight_nbytes:
+            zeros = float(conv.n_weights // own * (area - own) * width)
+        else:
+            zeros = 0.0
         weight_nbytes += op.weight_nbytes + zeros
         nbytes += op.nbytes + zeros
     nbytes -= (len(ops) - 1) * tensor_nbytes(first.input_shape, first.dtype)
@@ -152,7 +157,7 @@ def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
     return attributes
 
 
-def merge_key(draft: Draft, name: str) -> Hashable | None:
+def merge_key(draft: GraphDraft, name: str) -> Hashable | None:
     """Return a key that operators must share to be merged, or None if this one cannot be merged.
 
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
@@ -162,10 +167,12 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
         raise GraphError(f"graph {draft.name!r} has no operator {name!r}")
     conv = conv_of(row.operator)
     source = sole_input(draft, row)
-    return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
+    if conv is None or source is None or conv.groups != 1:
+        return None
+    return (source, _but_for_window(conv))
 
 
-def merging_lacks(draft: Draft, name: str) -> str | None:
+def merging_lacks(draft: GraphDraft, name: str) -> str | None:
     """Return the missing field that decides whether a convolution can be merged, None if none is missing."""
     row = draft.rows[name]
     op = row.operator
@@ -175,11 +182,13 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
     missing += [key for key in _GEOMETRY if key not in op.attributes]
     producer = draft.operator(row.reads[0].producer)
     if missing or producer.output_shape is not None:
-        return f"{missing[0]} of {name!r}" if missing else None
+        if missing:
+            return f"{missing[0]} of {name!r}"
+        return None
     return f"output_shape of {producer.name!r}"
 
 
-def can_merge(draft: Draft, names: Sequence[str]) -> bool:
+def can_merge(draft: GraphDraft, names: Sequence[str]) -> bool:
     """Return whether operators can be merged into one.
 
     They can if all are convolutions without groups that read the same tensor, with the same stride, output size,
@@ -218,7 +227,7 @@ def can_merge(draft: Draft, names: Sequence[str]) -> bool:
     return are_alike([conv for conv in (conv_of(draft.rows[name].operator) for name in names) if conv is not None])
 
 
-def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
+def merged_operators(draft: GraphDraft, names: Sequence[str]) -> tuple[Operator, ...]:
     """Return the operators that replace some: the merged one, then the slices that are separate operators.
 
     See `merge`; parameters are as in `can_merge`.
@@ -263,7 +272,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     FLOP and weights are the padded kernels'; for the grid, and for the origin of the weights, see
     `simsched.rewriting.works`.
     """
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     new_names: list[tuple[str, ...]] = []
     for names in sets:
         draft, new = merge_draft(draft, names)
@@ -271,7 +280,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     return draft.to_graph(), new_names
 
 
-def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+def merge_draft(draft: GraphDraft, names: Sequence[str]) -> tuple[GraphDraft, tuple[str, ...]]:
     """Return the draft with operators merged into one, and the names of the new operators; see `merge`."""
     whole, parts, redirect = _merge(draft, names)
     after = draft.replace(names, [whole, *parts], redirect)
@@ -282,13 +291,15 @@ def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, .
 def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
     """Return the record of a `merge` in a schedule."""
     steps = tuple(Step(MERGED, tuple(names)) for names in sets)
-    return (Rewriting((RewrittenPart(steps=steps),)),) if steps else ()
+    if steps:
+        return (Rewriting((RewrittenPart(steps=steps),)),)
+    return ()
 
 
-def _merge(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
+def _merge(draft: GraphDraft, names: Sequence[str]) -> tuple[DraftRow, list[DraftRow], dict[str, Source]]:
     if not can_merge(draft, names):
         raise GraphError(f"cannot merge {', '.join(names)}: not convolutions of one tensor whose kernels align")
     rows = [draft.rows[name] for name in names]
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
-    whole = Row(op, rows[0].reads)
+    whole = DraftRow(op, rows[0].reads)
     return whole, *parts_of(draft, whole, names, axis=1)

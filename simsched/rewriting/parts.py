@@ -5,14 +5,14 @@ from typing import Final
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.draft import DraftRow, GraphDraft, Read, Source
 from simsched.rewriting.splitting import new_name
 
 READER: Final = "<reader>"
 """Kind of what stands for an operator that reads from a part of a graph but does not belong to it."""
 
 
-def part_of(draft: Draft, names: Iterable[str]) -> Draft:
+def part_of(draft: GraphDraft, names: Iterable[str]) -> GraphDraft:
     """Return some operators of a draft as a separate draft.
 
     All their readers outside become one operator of kind `READER`, which takes no time and which no rule knows: its
@@ -31,11 +31,11 @@ def part_of(draft: Draft, names: Iterable[str]) -> Draft:
     )
     if reads:
         wholes = dict.fromkeys(Read(read.producer) for read in reads)
-        rows.append(Row(Operator(new_name(draft, READER), kind=READER), [*(wholes | reads)]))
-    return Draft(rows, draft.name, outside=outside, kept=[name for name in chosen if name in draft.kept])
+        rows.append(DraftRow(Operator(new_name(draft, READER), kind=READER), [*(wholes | reads)]))
+    return GraphDraft(rows, draft.name, outside=outside, kept=[name for name in chosen if name in draft.kept])
 
 
-def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | None:
+def put_together(whole: GraphDraft, parts: Iterable[tuple[GraphDraft, GraphDraft]]) -> GraphDraft | None:
     """Return a draft of rewritten parts.
 
     Parameters
@@ -56,11 +56,11 @@ def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | 
             for name, row in after.rows.items():
                 reads = [read.after_move(moved) for read in row.reads]
                 if row.operator.kind != READER:
-                    rows.append(Row(row.operator, reads))
+                    rows.append(DraftRow(row.operator, reads))
                     continue
                 for old, new in zip(before.rows[name].reads, reads, strict=True):
                     if old.slice is None:
                         moved[old.producer] = Source(new.producer, new.slice)
-        return Draft(rows, whole.name, kept=whole.kept)
+        return GraphDraft(rows, whole.name, kept=whole.kept)
     except GraphError:
         return None

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Final
 
-from simsched.base.numeric import grouped
-from simsched.rewriting.draft import Draft, Row
+from simsched.base.numeric import group_by_key
+from simsched.rewriting.draft import DraftRow, GraphDraft
 from simsched.rewriting.splitting import carries_all
 
 Match = tuple[str, ...]
@@ -44,32 +44,36 @@ class Rule:
     """
 
     name: str
-    find: Callable[[Draft], Iterator[Match]]
-    make: Callable[[Draft, Match], Draft | None]
+    find: Callable[[GraphDraft], Iterator[Match]]
+    make: Callable[[GraphDraft, Match], GraphDraft | None]
 
-    def matches(self, draft: Draft) -> Sequence[Match]:
+    def matches(self, draft: GraphDraft) -> Sequence[Match]:
         """Return the names of the operators of each possible substitution."""
         return tuple(draft.about(self._find_matches))
 
-    def apply(self, draft: Draft, match: Match) -> Draft | None:
+    def apply(self, draft: GraphDraft, match: Match) -> GraphDraft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
-        return self.make(draft, match) if match in draft.about(self._find_matches) else None
+        if match in draft.about(self._find_matches):
+            return self.make(draft, match)
+        return None
 
-    def _find_matches(self, draft: Draft) -> Mapping[Match, None]:
+    def _find_matches(self, draft: GraphDraft) -> Mapping[Match, None]:
         return dict.fromkeys(self.find(draft))
 
 
-def sole_follower(draft: Draft, name: str) -> Row | None:
+def sole_follower(draft: GraphDraft, name: str) -> DraftRow | None:
     """Return the row of a tensor's only reader, if it reads the whole tensor unchanged."""
     follower = draft.only_reader(name)
     if follower is None:
         return None
     row = draft.rows[follower]
     position = draft.readers[name][0][1]
-    return row if row.reads[position].slice is None and carries_all(draft, row, position) else None
+    if row.reads[position].slice is None and carries_all(draft, row, position):
+        return row
+    return None
 
 
-def followers(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:
+def followers(draft: GraphDraft, kinds: Sequence[str], can: Callable[[DraftRow, DraftRow], bool]) -> Iterator[Match]:
     """Yield operators of some kinds, each with the one that alone reads it, all of it, if the two `can` be one."""
     for kind in kinds:
         for name in draft.of_kind(kind):
@@ -80,11 +84,11 @@ def followers(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool
 
 def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
     """Yield all pairs of names that have equal keys, in their order."""
-    for names in grouped((key, name) for name, key in keys.items()).values():
+    for names in group_by_key((key, name) for name, key in keys.items()).values():
         yield from combinations(names, 2)
 
 
-def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
+def pairs_into(draft: GraphDraft, kind: str) -> Iterator[tuple[str, str, str]]:
     """Yield two operators and an operator of a kind that alone reads them, one directly after the other.
 
     All are in one number format.

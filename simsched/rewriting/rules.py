@@ -57,7 +57,7 @@ from typing import Any, Final
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting
-from simsched.rewriting.draft import Draft, Read, Row, Slice, Source, slice_made
+from simsched.rewriting.draft import DraftRow, GraphDraft, Read, Slice, Source, slice_made
 from simsched.rewriting.merging import conv_of
 from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followers, pairs_in, sole_follower
 from simsched.rewriting.rules_products import RULES_OF_PRODUCTS
@@ -73,7 +73,7 @@ _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 # R1: an activation or a normalization after a product
 
 
-def _takes_in(first: Row, follower: Row) -> bool:
+def _takes_in(first: DraftRow, follower: DraftRow) -> bool:
     op = first.operator
     then = follower.operator
     if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
@@ -83,7 +83,7 @@ def _takes_in(first: Row, follower: Row) -> bool:
     return then.kind in ACTIVATIONS and not then.attributes and then.output_shape == op.output_shape
 
 
-def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
+def _with_epilogue(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return an operator with an activation or a normalisation in it for both."""
     op, then = splitting.operators(draft, match)
     attributes = {**op.attributes, WEIGHTS: recipe_of(op)}
@@ -109,13 +109,13 @@ def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
         output_shape=shape_of(op),
         like=op,
     )
-    return draft.replace(match, [Row(fused, draft.rows[op.name].reads)])
+    return draft.replace(match, [DraftRow(fused, draft.rows[op.name].reads)])
 
 
 # R13: elementwise operators in a row
 
 
-def _can_chain(first: Row, second: Row) -> bool:
+def _can_chain(first: DraftRow, second: DraftRow) -> bool:
     op = first.operator
     then = second.operator
     if op.kind not in _ELEMENTWISE or then.kind not in _ELEMENTWISE or op.dtype != then.dtype:
@@ -128,7 +128,7 @@ def _can_chain(first: Row, second: Row) -> bool:
     return len(first.reads) == len(op.input_shapes) or len(second.reads) == 1
 
 
-def _chain(draft: Draft, match: Match) -> Draft | None:
+def _chain(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return an operator that does the second one, which reads the first as one of its inputs, and the first before."""
     both = splitting.operators(draft, match)
     op, then = both
@@ -146,7 +146,7 @@ def _chain(draft: Draft, match: Match) -> Draft | None:
         like=then,
     )
     first, second = (draft.rows[name].reads for name in match)
-    return draft.replace(match, [Row(chain, (*second[:at], *first, *second[at + 1 :]))])
+    return draft.replace(match, [DraftRow(chain, (*second[:at], *first, *second[at + 1 :]))])
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
@@ -159,7 +159,9 @@ def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[st
         if reference >= 0:
             return reference + n
         i = ~reference
-        return n - 1 if i == position else ~(i if i < position else i + n_inputs - 1)
+        if i == position:
+            return n - 1
+        return ~(i if i < position else i + n_inputs - 1)
 
     before = [{**part, "inputs": [r if r >= 0 else ~(~r + position) for r in part["inputs"]]} for part in first]
     return before + [{**part, "inputs": [move(r) for r in part["inputs"]]} for part in second]
@@ -181,7 +183,7 @@ def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
 # R11: an activation of several tensors
 
 
-def _activations(draft: Draft) -> Iterator[Match]:
+def _activations(draft: GraphDraft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
         row = draft.rows[name]
         names = [read.producer for read in row.reads]
@@ -200,7 +202,7 @@ def _activations(draft: Draft) -> Iterator[Match]:
                 yield a, b
 
 
-def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
+def _is_activation(draft: GraphDraft, name: str, kind: str, dtype: str) -> bool:
     row = draft.rows[name]
     op = row.operator
     if op.kind != kind or kind not in ACTIVATIONS or op.dtype != dtype or op.attributes:
@@ -208,7 +210,7 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
     return splitting.sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
 
 
-def _related_tensor(draft: Draft, kind: str) -> Mapping[str, Hashable]:
+def _related_tensor(draft: GraphDraft, kind: str) -> Mapping[str, Hashable]:
     """Return the tensor that activations read slices of and the axis, or the tensor that their input was made from."""
     keys: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
@@ -225,13 +227,15 @@ def _related_tensor(draft: Draft, kind: str) -> Mapping[str, Hashable]:
     return keys
 
 
-def _activated_together(draft: Draft, match: Match) -> Draft | None:
+def _activated_together(draft: GraphDraft, match: Match) -> GraphDraft | None:
     name, *names = match
     concat = draft.rows[name].operator
     if concat.kind == "concat":
         op = _joined_activation(splitting.operators(draft, names), name, concat.attributes["axis"])
         inner = replace(concat, name=splitting.new_name(draft, f"{name}.input"))
-        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[name].reads[0] for name in names]), op)
+        return splitting.replace_behind(
+            draft, match, DraftRow(inner, [draft.rows[name].reads[0] for name in names]), op
+        )
     first, second = (draft.rows[name].reads[0].slice for name in match)
     axis = first[0] if first else 0
     names = [*(match[::-1] if first and second and first[1] > second[1] else match)]
@@ -247,7 +251,7 @@ def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Opera
 # R12: slices of a concatenation, and concatenations of slices
 
 
-def _needless(draft: Draft) -> Iterator[Match]:
+def _needless(draft: GraphDraft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
         row = draft.rows[name]
         if len(row.reads) > 1 and splitting.join_slices(draft, name) is not None:
@@ -257,7 +261,7 @@ def _needless(draft: Draft) -> Iterator[Match]:
                 yield name, reader
 
 
-def _clean(draft: Draft, match: Match) -> Draft | None:
+def _clean(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return the draft in which a concatenation or a reader of one reads the concatenated tensors directly."""
     if len(match) == 1:
         return splitting.join_slices(draft, match[0])
@@ -269,10 +273,10 @@ def _clean(draft: Draft, match: Match) -> Draft | None:
         read._replace(producer=sources_of[i].producer, slice=sources_of[i].slice) if i in sources_of else read
         for i, read in enumerate(row.reads)
     ]
-    return draft.replace(remove, [Row(row.operator, reads)])
+    return draft.replace(remove, [DraftRow(row.operator, reads)])
 
 
-def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Source], list[str]]:
+def _direct_reads(draft: GraphDraft, name: str, reader: str) -> tuple[dict[int, Source], list[str]]:
     """Return by input of a reader the direct source of its read of a concatenation, and the operators replaced.
 
     For a reader that is itself a slice, input 0 is its cut.
@@ -289,7 +293,10 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     cuts = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
     is_slice = slice_made(row.operator) is not None
     if is_slice:
-        cuts = {} if reader in draft.kept else {0: splitting.resolve_slices(draft, Read(reader))}
+        if reader in draft.kept:
+            cuts = {}
+        else:
+            cuts = {0: splitting.resolve_slices(draft, Read(reader))}
     sources_of = {i: pieces[cut.slice] for i, cut in cuts.items() if cut.producer == name and cut.slice in pieces}
     if is_slice and any(
         source.slice and not draft.can_be_sliced(reader, source.slice[0]) for source in sources_of.values()

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting, works
-from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.draft import DraftRow, GraphDraft, Read, Source
 from simsched.rewriting.merging import Conv, are_alike, conv_attributes, conv_of, merged_convs
 from simsched.rewriting.rule import Match, Rule, pairs_in, pairs_into
 
@@ -68,7 +68,7 @@ def linear_of(op: Operator) -> Linear | None:
 
 
 def _known_operators(
-    draft: Draft, kind: str, describe: Callable[[Operator], T | None]
+    draft: GraphDraft, kind: str, describe: Callable[[Operator], T | None]
 ) -> Mapping[str, tuple[T, Source]]:
     """Return the properties and reads of operators of a kind, by name, where both are known."""
     properties = {}
@@ -81,40 +81,40 @@ def _known_operators(
     return properties
 
 
-def _convs(draft: Draft) -> Mapping[str, tuple[Conv, Source]]:
+def _convs(draft: GraphDraft) -> Mapping[str, tuple[Conv, Source]]:
     return draft.about(_known_operators, "conv", conv_of)
 
 
-def _linears(draft: Draft) -> Mapping[str, tuple[Linear, Source]]:
+def _linears(draft: GraphDraft) -> Mapping[str, tuple[Linear, Source]]:
     return draft.about(_known_operators, "linear", linear_of)
 
 
-def _read_apart(draft: Draft, match: Match) -> bool:
+def _read_apart(draft: GraphDraft, match: Match) -> bool:
     """Return whether two convolutions read different tensors."""
     return _convs(draft)[match[0]][1] != _convs(draft)[match[1]][1]
 
 
 def _one_for_two(
-    draft: Draft, match: Match, axis: int, make: Callable[[tuple[Operator, ...], str], Operator]
-) -> Draft | None:
+    draft: GraphDraft, match: Match, axis: int, make: Callable[[tuple[Operator, ...], str], Operator]
+) -> GraphDraft | None:
     """Return the draft in which one operator replaces two of one tensor, or two of tensors joined along the axis."""
     names = splitting.in_order_of_concat(draft, match[:2], axis)
     op = make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
     reads, others = (draft.rows[name].reads for name in names)
     if reads[0].source == others[0].source:
-        return splitting.replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), axis)
+        return splitting.replace_by_parts(draft, names, DraftRow(op, draft.rows[match[0]].reads), axis)
     return splitting.replace_behind(draft, names, splitting.joined_inputs(draft, names, axis, op.name), op, axis)
 
 
 # R2 and R3: convolutions of one tensor
 
 
-def _same_but_for_outputs(draft: Draft) -> Iterator[Match]:
+def _same_but_for_outputs(draft: GraphDraft) -> Iterator[Match]:
     convs = _convs(draft).items()
     return pairs_in({name: (x, conv._replace(output_shape=())) for name, (conv, x) in convs if conv.groups == 1})
 
 
-def _one_in_the_other(draft: Draft) -> Iterator[Match]:
+def _one_in_the_other(draft: GraphDraft) -> Iterator[Match]:
     convs = _convs(draft)
     for match in pairs_in({name: source for name, (conv, source) in convs.items() if _keeps_size(conv)}):
         first, second = (convs[name][0] for name in match)
@@ -133,7 +133,7 @@ def _keeps_size(conv: Conv) -> bool:
 # R4: convolutions with the same weights
 
 
-def _same_weights(draft: Draft) -> Iterator[Match]:
+def _same_weights(draft: GraphDraft) -> Iterator[Match]:
     keys = {
         name: (
             json.dumps(works.recipe_of(draft.rows[name].operator), sort_keys=True),
@@ -160,7 +160,7 @@ def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
 # R5: convolutions side by side as groups of one
 
 
-def _side_by_side(draft: Draft) -> Iterator[Match]:
+def _side_by_side(draft: GraphDraft) -> Iterator[Match]:
     convs = _convs(draft)
     for first, second, join in pairs_into(draft, "concat"):
         alike = first in convs and second in convs and convs[first][0] == convs[second][0]
@@ -191,7 +191,7 @@ def _group(ops: tuple[Operator, ...], name: str) -> Operator:
 # R6, R7 and R10: sums
 
 
-def _sums_of(draft: Draft, known: Mapping[str, T]) -> Iterator[tuple[Match, T, T]]:
+def _sums_of(draft: GraphDraft, known: Mapping[str, T]) -> Iterator[tuple[Match, T, T]]:
     """Yield sums of two known operators, of one shape and with nothing done to it but an activation, and these."""
     for first, second, name in pairs_into(draft, "add"):
         op = draft.rows[name].operator
@@ -200,7 +200,7 @@ def _sums_of(draft: Draft, known: Mapping[str, T]) -> Iterator[tuple[Match, T, T
             yield (first, second, name), known[first], known[second]
 
 
-def _sums_of_convs(draft: Draft) -> Iterator[Match]:
+def _sums_of_convs(draft: GraphDraft) -> Iterator[Match]:
     for match, (first, x), (second, y) in _sums_of(draft, _convs(draft)):
         shape = (*second.input_shape[:1], first.in_channels, *second.input_shape[2:])
         alike = first == second._replace(input_shape=shape)
@@ -208,7 +208,7 @@ def _sums_of_convs(draft: Draft) -> Iterator[Match]:
             yield match
 
 
-def _over_both(draft: Draft, match: Match) -> Draft | None:
+def _over_both(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return conv([x, y], [v, w]) for conv(x, v) + conv(y, w)."""
     ops = splitting.operators(draft, match[:2])
     total = draft.rows[match[2]].operator
@@ -240,13 +240,13 @@ def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
     return op.input_shapes[0], op.output_shape, op.dtype, json.dumps(dict(op.attributes), sort_keys=True)
 
 
-def _sums_of_pools(draft: Draft) -> Iterator[Match]:
+def _sums_of_pools(draft: GraphDraft) -> Iterator[Match]:
     for match, (first, x), (second, y) in _sums_of(draft, _known_operators(draft, "pool", _average)):
         if first == second and (x == y or "activation" not in draft.rows[match[2]].operator.attributes):
             yield match
 
 
-def _pooled_once(draft: Draft, match: Match) -> Draft | None:
+def _pooled_once(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return 2 avg(x) for avg(x) + avg(x), and avg(x + y) for avg(x) + avg(y)."""
     rows = [draft.rows[name] for name in match]
     first, second, total = (row.operator for row in rows)
@@ -260,7 +260,7 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
             output_shape=works.shape_of(total),
             flops=total.flops,
         )
-        return draft.replace(match[1:], [Row(doubled, [Read(first.name, None, rows[2].reads[0].nbytes)])])
+        return draft.replace(match[1:], [DraftRow(doubled, [Read(first.name, None, rows[2].reads[0].nbytes)])])
     pool = works.made_from(
         (first, second, total),
         total.name,
@@ -277,14 +277,14 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
     return splitting.replace_behind(draft, match, splitting.summed_inputs(draft, match, shape, flops), pool)
 
 
-def _sums_of_products(draft: Draft) -> Iterator[Match]:
+def _sums_of_products(draft: GraphDraft) -> Iterator[Match]:
     for match, (first, _), (second, _) in _sums_of(draft, _linears(draft)):
         alike = first == second._replace(in_features=first.in_features, bias=first.bias)
         if alike and first.activation is None:
             yield match
 
 
-def _sum(draft: Draft, match: Match) -> Draft | None:
+def _sum(draft: GraphDraft, match: Match) -> GraphDraft | None:
     """Return x (w1 + w2) for x w1 + x w2, (x + y) w for x w + y w, and else one product of both side by side."""
     ops = splitting.operators(draft, match[:2])
     total = draft.rows[match[2]].operator
@@ -301,7 +301,7 @@ def _sum(draft: Draft, match: Match) -> Draft | None:
     if x == y:
         weight_nbytes = max(op.weight_nbytes for op in ops)
         op = product(first._replace(bias=biased), max(op.flops for op in ops), weight_nbytes, {"sum": recipes})
-        return draft.replace(match, [Row(op, draft.rows[match[0]].reads)])
+        return draft.replace(match, [DraftRow(op, draft.rows[match[0]].reads)])
     if recipes[0] == recipes[1] and first.in_features == second.in_features:
         recipe = {"bias": recipes[0], "times": 2} if first.bias else recipes[0]
         flops = total.flops * first.in_features / first.out_features
@@ -309,7 +309,10 @@ def _sum(draft: Draft, match: Match) -> Draft | None:
         op = product(first, ops[0].flops, ops[0].weight_nbytes, recipe)
         return splitting.replace_behind(draft, match, before, op)
     whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
-    twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
+    if first.bias and second.bias:
+        twice = float(first.out_features * DTYPE_NBYTES[first.dtype])
+    else:
+        twice = 0.0
     weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
     op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stack(ops, 1))
     before = splitting.joined_inputs(draft, match[:2], len(first.lead), op.name)
@@ -319,7 +322,7 @@ def _sum(draft: Draft, match: Match) -> Draft | None:
 # R8: fewer groups
 
 
-def _in_groups(draft: Draft) -> Iterator[Match]:
+def _in_groups(draft: GraphDraft) -> Iterator[Match]:
     """Yield convolutions of an even number of groups of more than one channel, the rest as in TASO."""
     for name, (conv, _) in _convs(draft).items():
         even = conv.groups % _FEWER == 0 and conv.in_channels != conv.groups
@@ -327,12 +330,15 @@ def _in_groups(draft: Draft) -> Iterator[Match]:
             yield (name,)
 
 
-def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
+def _fewer_groups(draft: GraphDraft, match: Match) -> GraphDraft | None:
     row = draft.rows[match[0]]
     (conv, _) = _convs(draft)[match[0]]
     op = row.operator
     groups = conv.groups // _FEWER
-    zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
+    if op.weight_nbytes:
+        zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype])
+    else:
+        zeros = 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
     operator = works.made_from(
         (op,),
@@ -344,18 +350,18 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
         input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
     )
-    return draft.replace(match, [Row(operator, row.reads)])
+    return draft.replace(match, [DraftRow(operator, row.reads)])
 
 
 # R9: products of one tensor
 
 
-def _products_of_one(draft: Draft) -> Iterator[Match]:
+def _products_of_one(draft: GraphDraft) -> Iterator[Match]:
     linears = _linears(draft).items()
     return pairs_in({name: (source, linear._replace(out_features=0, bias=False)) for name, (linear, source) in linears})
 
 
-def _wider(draft: Draft, match: Match) -> Draft | None:
+def _wider(draft: GraphDraft, match: Match) -> GraphDraft | None:
     return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenate)
 
 

@@ -9,23 +9,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft, Read, Row, Source, compose, is_contiguous, slice_made, sliced_shape
+from simsched.rewriting.draft import (
+    DraftRow,
+    GraphDraft,
+    Read,
+    Source,
+    compose,
+    is_contiguous,
+    slice_made,
+    sliced_shape,
+)
 from simsched.rewriting.works import Shape, copy_of, joined_shape, shape_of, slice_of, tensor_nbytes
 
 
-def new_name(draft: Draft, name: str) -> str:
+def new_name(draft: GraphDraft, name: str) -> str:
     """Return a name that no operator has yet: the given one, with dashes after it if needed."""
     while name in draft.rows or name in draft.outside:
         name += "'"
     return name
 
 
-def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
+def operators(draft: GraphDraft, names: Sequence[str]) -> tuple[Operator, ...]:
     """Return some operators of a draft."""
     return tuple(draft.rows[name].operator for name in names)
 
 
-def carries_all(draft: Draft, row: Row, i: int) -> bool:
+def carries_all(draft: GraphDraft, row: DraftRow, i: int) -> bool:
     """Return whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
     shapes = row.operator.input_shapes
     read = row.reads[i]
@@ -35,14 +44,16 @@ def carries_all(draft: Draft, row: Row, i: int) -> bool:
     return sliced_shape(shape, read.slice) == shapes[i]
 
 
-def sole_input(draft: Draft, row: Row) -> Source | None:
+def sole_input(draft: GraphDraft, row: DraftRow) -> Source | None:
     """Return where an operator of one input reads it, or None if that is not known."""
     if len(row.reads) != 1 or not carries_all(draft, row, 0):
         return None
     return row.reads[0].source
 
 
-def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple[list[Row], dict[str, Source]]:
+def parts_of(
+    draft: GraphDraft, whole: DraftRow, names: Sequence[str], axis: int
+) -> tuple[list[DraftRow], dict[str, Source]]:
     """Return the operators that cut `whole` into parts called `names`, and the new sources of those names.
 
     The parts have the sizes that these operators' outputs have along the axis, in their order.
@@ -52,7 +63,7 @@ def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple
     free = is_contiguous(shape, axis)
     nbytes = tensor_nbytes(shape, op.dtype)
     begin = 0
-    rows: list[Row] = []
+    rows: list[DraftRow] = []
     redirect: dict[str, Source] = {}
     for name in names:
         end = begin + shape_of(draft.rows[name].operator)[axis]
@@ -60,14 +71,14 @@ def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple
         if direct and name in draft.readers:
             redirect[name] = Source(op.name, (axis, begin, end))
         if not direct or name in draft.kept:
-            rows.append(Row(slice_of(op, name, axis, begin, end, free), (Read(op.name, None, nbytes),)))
+            rows.append(DraftRow(slice_of(op, name, axis, begin, end, free), (Read(op.name, None, nbytes),)))
         begin = end
     return rows, redirect
 
 
 def replace_by_parts(
-    draft: Draft, names: Sequence[str], whole: Row, axis: int, *, before: Sequence[Row] = ()
-) -> Draft | None:
+    draft: GraphDraft, names: Sequence[str], whole: DraftRow, axis: int, *, before: Sequence[DraftRow] = ()
+) -> GraphDraft | None:
     """Return the draft in which `whole`, after the operators `before`, replaces several operators.
 
     Concatenations that put cut parts together again are cleaned, as by rule R12.
@@ -82,7 +93,7 @@ def replace_by_parts(
     return after
 
 
-def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple[str, ...]:
+def in_order_of_concat(draft: GraphDraft, names: tuple[str, ...], axis: int) -> tuple[str, ...]:
     """Return two operators in the order in which a concatenation reads them one after the other, if one does."""
     first, second = names
     for reader, i in draft.readers.get(first, ()):
@@ -94,21 +105,23 @@ def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple
 
 
 def replace_behind(
-    draft: Draft, names: Sequence[str], before: Row, op: Operator, axis: int | None = None
-) -> Draft | None:
+    draft: GraphDraft, names: Sequence[str], before: DraftRow, op: Operator, axis: int | None = None
+) -> GraphDraft | None:
     """Return the draft in which `op`, which reads the output of a new operator `before` it, replaces several.
 
     Its parts along an axis replace each of them, without an axis it replaces the last.
     """
-    whole = Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
+    whole = DraftRow(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
     if axis is None:
         after = draft.replace(names, [before, whole])
     else:
         after = replace_by_parts(draft, names, whole, axis, before=[before])
-    return None if after is None else join_slices(after, before.operator.name) or after
+    if after is None:
+        return None
+    return join_slices(after, before.operator.name) or after
 
 
-def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
+def joined_inputs(draft: GraphDraft, names: Sequence[str], axis: int, name: str) -> DraftRow:
     """Return the concatenation of the inputs of operators with one input, for the operator of that name."""
     ops = operators(draft, names)
     shapes = [op.input_shapes[0] for op in ops]
@@ -120,10 +133,10 @@ def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> R
         input_shapes=shapes,
         output_shape=joined_shape(shapes, axis),
     )
-    return Row(op, [draft.rows[name].reads[0] for name in names])
+    return DraftRow(op, [draft.rows[name].reads[0] for name in names])
 
 
-def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float) -> Row:
+def summed_inputs(draft: GraphDraft, match: Sequence[str], shape: Shape, flops: float) -> DraftRow:
     """Return the sum of two operators' single inputs, as input of the replacement of these and their sum."""
     total = draft.rows[match[2]].operator
     op = copy_of(
@@ -136,13 +149,16 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
         flops=flops,
         n_reads=2,
     )
-    return Row(op, [draft.rows[name].reads[0] for name in match[:2]])
+    return DraftRow(op, [draft.rows[name].reads[0] for name in match[:2]])
 
 
-def resolve_slices(draft: Draft, read: Read) -> Source:
+def resolve_slices(draft: GraphDraft, read: Read) -> Source:
     """Return the source of a read, looking through slices that are separate operators."""
     row = draft.rows.get(read.producer)
-    cut = None if row is None else slice_made(row.operator)
+    if row is None:
+        cut = None
+    else:
+        cut = slice_made(row.operator)
     if cut is None or row is None or not only_copies(draft, row):
         return read.source
     first = row.reads[0]
@@ -156,10 +172,12 @@ def axis_of_concat(op: Operator) -> int | None:
     axis = op.attributes.get("axis")
     if op.kind != "concat" or "activation" in op.attributes or op.output_shape is None:
         return None
-    return axis if type(axis) is int and 0 <= axis < len(op.output_shape) else None
+    if type(axis) is int and 0 <= axis < len(op.output_shape):
+        return axis
+    return None
 
 
-def only_copies(draft: Draft, row: Row) -> bool:
+def only_copies(draft: GraphDraft, row: DraftRow) -> bool:
     """Return whether an operator reads all its inputs as they were written, in its own number format."""
     return all(
         carries_all(draft, row, i) and draft.operator(read.producer).dtype == row.operator.dtype
@@ -167,7 +185,7 @@ def only_copies(draft: Draft, row: Row) -> bool:
     )
 
 
-def join_slices(draft: Draft, name: str) -> Draft | None:
+def join_slices(draft: GraphDraft, name: str) -> GraphDraft | None:
     """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
 
     If its only read is one whole tensor, it is not needed. None if there is nothing to do.
@@ -181,7 +199,10 @@ def join_slices(draft: Draft, name: str) -> Draft | None:
         source = resolve_slices(draft, read)
         if runs and source.slice is not None:
             producer, before = runs[-1][0]
-            behind = (axis, source.slice[1]) if source.slice[0] == axis else None
+            if source.slice[0] == axis:
+                behind = (axis, source.slice[1])
+            else:
+                behind = None
             if producer == source.producer and before is not None and before[::2] == behind:
                 runs[-1] = (Source(producer, (axis, before[1], source.slice[2])), [*runs[-1][1], i])
                 continue
@@ -195,10 +216,12 @@ def join_slices(draft: Draft, name: str) -> Draft | None:
             reads.append(Read(source.producer, None if complete else source.slice, nbytes))
         else:
             reads += [row.reads[i] for i in members]
-    return _with_reads(draft, name, axis, reads) if len(reads) < len(row.reads) else None
+    if len(reads) < len(row.reads):
+        return _with_reads(draft, name, axis, reads)
+    return None
 
 
-def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Draft | None:
+def _with_reads(draft: GraphDraft, name: str, axis: int, reads: Sequence[Read]) -> GraphDraft | None:
     """Return the draft in which a concatenation has other reads; with one read it becomes a view or is removed."""
     row = draft.rows[name]
     still = [*draft.kept, *(read.producer for read in reads)]
@@ -208,9 +231,9 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
     first = reads[0]
     if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
         shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
-        return draft.replace(remove, [Row(replace(row.operator, input_shapes=shapes), reads)])
+        return draft.replace(remove, [DraftRow(replace(row.operator, input_shapes=shapes), reads)])
     if name not in draft.kept:
         return draft.replace(remove, redirect={name: first.source})
     producer = draft.operator(first.producer)
     _, begin, end = first.slice or (axis, 0, shape_of(producer)[axis])
-    return draft.replace(remove, [Row(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])
+    return draft.replace(remove, [DraftRow(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])

@@ -64,7 +64,10 @@ def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
     flat: list[Recipe] = []
     for recipe in recipes:
         same = "concat" in recipe and recipe["axis"] == axis
-        flat += recipe["concat"] if same else [recipe]
+        if same:
+            flat += recipe["concat"]
+        else:
+            flat += [recipe]
     return {"concat": flat, "axis": axis}
 
 
@@ -116,7 +119,10 @@ def made_from(
     kernels = _kernels((like,) if like else ops, output_shape)
     sums = {field: sum(getattr(op, field) for op in ops) for field in ("flops", "nbytes", "weight_nbytes")}
     values = {"kind": ops[0].kind, **sums, **fields}
-    values["nbytes"] = max(0.0, values["nbytes"]) if sums["nbytes"] else 0.0
+    if sums["nbytes"]:
+        values["nbytes"] = max(0.0, values["nbytes"])
+    else:
+        values["nbytes"] = 0.0
     works = () if kernels else _works((like,) if like else ops, output_shape, values)
     operator = Operator(
         name,
@@ -144,7 +150,10 @@ def copy_of(
     n_threads = -(-prod(output_shape) * width // max(_WORD, width))
     has_kernels = any(op.kernels for op in ops)
     written = tensor_nbytes(output_shape, ops[0].dtype)
-    rule = "map" if fields.get("flops") else "copy"
+    if fields.get("flops"):
+        rule = "map"
+    else:
+        rule = "copy"
     copying = Work(
         "elementwise",
         rule,
@@ -175,7 +184,9 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
     cut = {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
     operator = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
-    return replace(operator, nbytes=0.0, time=0.0, kernels=(), works=()) if view else operator
+    if view:
+        return replace(operator, nbytes=0.0, time=0.0, kernels=(), works=())
+    return operator
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:
@@ -242,20 +253,35 @@ def _resize(
 ) -> Work:
     """Return a work with the outputs of another shape, other FLOP, and other bytes of activations and parameters."""
     product = work.family in ("product", "convolution")
-    axis = 1 if work.family == "convolution" else -1
-    wider = after[axis] / before[axis] if product and before and after else 1.0
+    if work.family == "convolution":
+        axis = 1
+    else:
+        axis = -1
+    if product and before and after:
+        wider = after[axis] / before[axis]
+    else:
+        wider = 1.0
     longer = prod(after) / prod(before) / wider
     written = work.writes * wider * longer
     sizes: dict[str, Any] = {"rows": _scale(work.rows, longer)}
     if product:
-        groups = attributes.get("groups", work.batch) if work.family == "convolution" else work.batch
+        if work.family == "convolution":
+            groups = attributes.get("groups", work.batch)
+        else:
+            groups = work.batch
         sizes["batch"] = groups
         sizes["columns"] = _scale(work.columns, wider * work.batch / groups)
         sizes["inner"] = max(1, round(flops / (2 * groups * sizes["rows"] * sizes["columns"])))
     if work.family == "convolution":
         window = attributes.get("kernel")
-        sizes["window"] = prod(window) if window else work.window
-        sizes["rule"] = "strided" if work.rule == "plain" and sizes["window"] > 1 else work.rule
+        if window:
+            sizes["window"] = prod(window)
+        else:
+            sizes["window"] = work.window
+        if work.rule == "plain" and sizes["window"] > 1:
+            sizes["rule"] = "strided"
+        else:
+            sizes["rule"] = work.rule
     writes = min(written, moved)
     return replace(work, flops=flops, reads=moved - writes, weights=weights, writes=writes, **sizes)
 

@@ -7,7 +7,7 @@ from functools import WRAPPER_ASSIGNMENTS, WRAPPER_UPDATES, wraps
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
+from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, brief_text
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.model.exchange import of_one_rank
@@ -104,12 +104,12 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
             getattr(function_, attribute, None)
         name = getattr(function_, "__name__", "")
     except (TypeError, ValueError) as error:
-        raise SchedulerError(f"{shown(scheduler)} is no function of (graph, cluster, cost): {error}") from None
+        raise SchedulerError(f"{brief_text(scheduler)} is no function of (graph, cluster, cost): {error}") from None
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise SchedulerError(f"{shown(scheduler)} cannot be asked what it is ({why}); give a function") from None
+        raise SchedulerError(f"{brief_text(scheduler)} cannot be asked what it is ({why}); give a function") from None
     if not isinstance(name, str):
-        raise SchedulerError(f"{shown(scheduler)} has no text for a __name__; give a function")
+        raise SchedulerError(f"{brief_text(scheduler)} has no text for a __name__; give a function")
     return cast("Scheduler", function_)
 
 
@@ -168,16 +168,22 @@ def schedule(
                 )
         options = take_options(name, function, options)
     if cost is None:
-        cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
+        # operators that it makes cost as measured
+        if isinstance(cluster, Cluster):
+            cost = default_cost
+        else:
+            cost = cluster
     graph, cluster = upon(cluster, graph)
     with refuse_changes(graph, name):
         plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
+    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster, by=name)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
     """Return the substitution rules among a scheduler's options: the caller vouches for them."""
     rules = options.get("rules")
-    return [rule for rule in rules if isinstance(rule, Rule)] if isinstance(rules, list | tuple) else []
+    if isinstance(rules, list | tuple):
+        return [rule for rule in rules if isinstance(rule, Rule)]
+    return []

@@ -75,7 +75,9 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
         for heap in (waiting[d], arrived[d]):
             while heap and slot[heap[0][2]] >= 0:
                 heappop(heap)
-        return (idle, *arrived[d][0][1:]) if arrived[d] else waiting[d][0]
+        if arrived[d]:
+            return (idle, *arrived[d][0][1:])
+        return waiting[d][0]
 
     unplaced = turns(graph)
     while unplaced.is_active():

@@ -40,7 +40,10 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
     """
     waiting = turns(graph)
     ready = sorted(waiting.get_ready())  # in the order in which they became ready
-    most = len(graph) if streams is None else streams
+    if streams is None:
+        most = len(graph)
+    else:
+        most = streams
     stages: list[int] = []
     groups: list[int] = []
     while len(stages) < len(ready):

@@ -142,8 +142,14 @@ def _lios(
     random: tuple[str, ...] = (),
 ) -> Schedule:
     """Place all operators; `random` names the choice that `Draft.place` makes at random."""
-    first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
+    if len(cluster) == 1:
+        first = cluster
+    else:
+        first = Cluster(cluster.devices[:1])
     draft = Draft(scheduler, graph, first, cost, streams)
     drawn: dict[str, Any] = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))
-    rank_of = draft.mean_time if rank == "time" else draft.upward_rank()
+    if rank == "time":
+        rank_of = draft.mean_time
+    else:
+        rank_of = draft.upward_rank()
     return draft.schedule(draft.place(rank_of, in_turn=True, overheads=overheads, **drawn))

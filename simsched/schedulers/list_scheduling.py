@@ -251,7 +251,10 @@ def find_best(s: Lists, i: int) -> None:
     for d in range(s.n_devices):
         there = 0.0
         us = s.time[d * s.n_ops + i]
-        ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
+        if s.ahead is None:
+            ahead = 0.0
+        else:
+            ahead = s.ahead[i * s.n_devices + d]
         for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
             edge = s.inputs[q]
             producer = s.ops[edge.op]
@@ -311,7 +314,8 @@ class Draft(Instance):
             # layered graph; from four on, they ignore ever more contention and put the operators onto fewer and fewer
             # devices.
             streams = 8 if len(cluster) == 1 else 2
-        self._scheduler, self.streams = scheduler, min(streams, len(graph))
+        self._scheduler = scheduler
+        self.streams = min(streams, len(graph))
         self.ops: npt.NDArray[Any] = np.zeros(len(graph), ListedOperator.dtype)
 
     def place(
@@ -377,7 +381,8 @@ class Draft(Instance):
             table["kernels"], table["lag"] = self._launches()
             for cost in ("launch", "record", "wait", "gap", "hop"):
                 setattr(table, cost, getattr(self.cluster.devices[0], cost))
-        table["streams"]["free"], table["streams"]["first"] = -inf if overheads else 0.0, np.arange(n_slots) * (n + 1)
+        table["streams"]["free"] = -inf if overheads else 0.0
+        table["streams"]["first"] = np.arange(n_slots) * (n + 1)
         while table.n_placed < n:
             table.limit = min(n, table.n_placed + _AT_A_TIME)
             place(table)

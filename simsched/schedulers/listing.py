@@ -98,7 +98,10 @@ class Instance:
         self.bandwidth = bandwidth[between]
         self.transfer, self.mean_transfer = self._transfers(graph.edge_transfer, graph.edge_nbytes)
         with np.errstate(over="ignore"):  # the makespan is refused then
-            self.mean_time: Floats = times.mean(axis=0) if (times != times[0]).any() else times[0]
+            if (times != times[0]).any():
+                self.mean_time: Floats = times.mean(axis=0)
+            else:
+                self.mean_time = times[0]
 
     def _transfers(self, exact: Floats, nbytes: Floats) -> tuple[Floats, Floats]:
         n = len(self.devices)
@@ -134,8 +137,10 @@ class Instance:
         """
         ptr, edges = edges_by_end(ends, len(self.graph))
         rows = np.zeros(len(edges), EdgeEnd.dtype)
-        rows["us"], rows["mean_us"] = self.transfer[edges], self.mean_transfer[edges]
-        rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
+        rows["us"] = self.transfer[edges]
+        rows["mean_us"] = self.mean_transfer[edges]
+        rows["nbytes"] = self.graph.edge_nbytes[edges]
+        rows["op"] = others[edges]
         return ptr, rows
 
 

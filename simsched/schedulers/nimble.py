@@ -93,7 +93,11 @@ def nimble(
     streams = streams or ("reuse" if released else "chains")
     stream, chains, left = assign_streams(graph, streams, released=released)
     of_op = np.array(stream)
-    (src, dst) = (graph.src, graph.dst) if released else left
+    if released:
+        src = graph.src
+        dst = graph.dst
+    else:
+        (src, dst) = left
     return captured_schedule(
         graph,
         cluster,

@@ -52,11 +52,20 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     launches = kernels_on(graph, device)
     used = metric
     if used is None:
-        by_kernel = "shared_memory" if released else "max"
-        used = by_kernel if launches.has_shape.any() else "utilization"
+        if released:
+            by_kernel = "shared_memory"
+        else:
+            by_kernel = "max"
+        if launches.has_shape.any():
+            used = by_kernel
+        else:
+            used = "utilization"
     first = launches.ptr[:-1]
     reads = f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
-    has_need = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
+    if used == "utilization":
+        has_need = np.isfinite(graph.utilization)
+    else:
+        has_need = launches.has_shape[first]
     if not has_need.any() and (graph.time != 0).any():
         raise SchedulerError(
             f"opara: no operator of graph {graph.name!r} has what metric={used!r} reads, {reads}; give that, another "
@@ -66,7 +75,10 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     if used == "utilization":
         share = np.nan_to_num(graph.utilization)
     elif has_need.any():
-        limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
+        if released:
+            limit = SHARED_MEMORY_PER_BLOCK
+        else:
+            limit = device.shared_memory_per_block
         kernels = _of_kernels(used, launches, device, limit)
         share[has_need] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[has_need]
     return (np.where(has_need & (share < _FIRST), share, np.inf) if released else share), used
@@ -207,11 +219,17 @@ def launch_order(
         for v in sorted(waiting.get_ready()):
             heappush(ready[memory[v]], (need[v], turn, v))
             turn += 1
-        chosen = wanted if ready[wanted] else 1 - wanted
+        if ready[wanted]:
+            chosen = wanted
+        else:
+            chosen = 1 - wanted
         v = heappop(ready[chosen])[2]
         order.append(v)
         waiting.done(v)
-        wanted = len(order) % 2 if by_parity else 1 - chosen
+        if by_parity:
+            wanted = len(order) % 2
+        else:
+            wanted = 1 - chosen
     return order
 
 

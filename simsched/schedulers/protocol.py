@@ -126,7 +126,10 @@ class Deadline:
     def __init__(self, scheduler: str, time_limit: float | None = None) -> None:
         self.reason: str | None = None
         self._scheduler = scheduler
-        self._limit = inf if time_limit is None else float(time_limit)
+        if time_limit is None:
+            self._limit = inf
+        else:
+            self._limit = float(time_limit)
         self._usual: Any = None  # handler of Ctrl-C before this one
         self._interrupted = False
 
@@ -145,7 +148,10 @@ class Deadline:
     def over(self) -> bool:
         """Return whether the search has to stop; the first time that is so, it is logged."""
         if self.reason is None and (self._interrupted or running_time() >= self._end):
-            self.reason = "interrupted" if self._interrupted else "time limit"
+            if self._interrupted:
+                self.reason = "interrupted"
+            else:
+                self.reason = "time limit"
             _logger.warning("%s: stopped (%s); this is the best schedule so far", self._scheduler, self.reason)
         return self.reason is not None
 

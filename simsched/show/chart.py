@@ -207,8 +207,13 @@ class Chart:
         """Places that are numbers far enough apart for labels at an axis, else none."""
         if not self.numeric or len(self.places) < 2:
             return []
-        at = np.log(self.places) if self.x.log else np.array(self.places)
-        return self.places if np.diff(at).min() > _LEAST_ROOM * np.ptp(at) else []
+        if self.x.log:
+            at = np.log(self.places)
+        else:
+            at = np.array(self.places)
+        if np.diff(at).min() > _LEAST_ROOM * np.ptp(at):
+            return self.places
+        return []
 
     @cached_property
     def means(self) -> dict[tuple[Any, Any], float]:
@@ -225,8 +230,14 @@ class Chart:
 
     def bars(self, name: Any) -> list[tuple[Any, float, float, float, float]]:
         """Return of each bar of a name its place, start, length and mean, and the deviation from that."""
-        before = list(takewhile(name.__ne__, self.series)) if self.kind == "stack" else []
-        base = (self.reference or 0.0) if self.kind == "tornado" else 0.0
+        if self.kind == "stack":
+            before = list(takewhile(name.__ne__, self.series))
+        else:
+            before = []
+        if self.kind == "tornado":
+            base = self.reference or 0.0
+        else:
+            base = 0.0
         return [
             (x, base + sum(self.means.get((other, x), 0.0) for other in before), mean - base, mean, high - mean)
             for x, mean, _, high in self.spread(name)
@@ -236,7 +247,9 @@ class Chart:
     def rows(self) -> list[Any]:
         """Rows of a map from the top: numbers grow upwards, others are in the order of their first use."""
         rows = distinct_places(self.series)
-        return rows[::-1] if all(map(is_number, rows)) else rows
+        if all(map(is_number, rows)):
+            return rows[::-1]
+        return rows
 
     @property
     def colours(self) -> list[float]:
@@ -266,18 +279,32 @@ class Chart:
         rows = []
         for x in self.places:
             if (row := self.series[name].get(x)) is not None:
-                sample = np.log(row) if self.geometric else row
+                if self.geometric:
+                    sample = np.log(row)
+                else:
+                    sample = row
                 mean = float(sample.mean())
-                std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
+                if len(sample) > 1:
+                    std = float(sample.std(ddof=1))
+                else:
+                    std = 0.0
                 ends = (mean, mean - std, mean + std)
-                mean, low, high = (float(value) for value in np.exp(ends)) if self.geometric else ends
+                if self.geometric:
+                    mean, low, high = (float(value) for value in np.exp(ends))
+                else:
+                    mean, low, high = ends
                 rows.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
         return rows
 
     def legend_text(self, name: Any) -> str:
         """Return the legend's text for a name; in a geometric chart with its growth, where it is known."""
-        power = growth(self.series[name]) if self.geometric else None
-        return str(name) if power is None else f"{name} O(n^{power:.2f})"
+        if self.geometric:
+            power = growth(self.series[name])
+        else:
+            power = None
+        if power is None:
+            return str(name)
+        return f"{name} O(n^{power:.2f})"
 
 
 def in_time_unit(chart: Chart) -> Chart:
@@ -286,7 +313,10 @@ def in_time_unit(chart: Chart) -> Chart:
     series = {name: {x: row / scale for x, row in cells.items()} for name, cells in chart.series.items()}
     changes: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
     if chart.kind != "map":
-        axes = "xy" if chart.kind == "scatter" else "y"
+        if chart.kind == "scatter":
+            axes = "xy"
+        else:
+            axes = "y"
         changes = {
             field: replace(getattr(chart, field), label=f"{getattr(chart, field).label} ({unit})") for field in axes
         }
@@ -298,7 +328,9 @@ def in_time_unit(chart: Chart) -> Chart:
 def distinct_places(places: Iterable[Any]) -> list[Any]:
     """Return places once each: numbers from the smallest to the largest, others in the order of their first use."""
     distinct_ = list(dict.fromkeys(places))
-    return sorted(distinct_) if all(map(is_number, distinct_)) else distinct_
+    if all(map(is_number, distinct_)):
+        return sorted(distinct_)
+    return distinct_
 
 
 def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,8 +355,12 @@ def number(value: float) -> str:
     ('2000', '0.25', '0.00001', '10,000')
     """
     if abs(value) >= 1e4:
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.4g}".replace("e+0", "e")
-    return np.format_float_positional(float(f"{value:.6g}"), trim="-") if abs(value) >= 1e-6 else f"{value:.6g}"
+        if abs(value) < 1e6:
+            return f"{value:,.6g}"
+        return f"{value:.4g}".replace("e+0", "e")
+    if abs(value) >= 1e-6:
+        return np.format_float_positional(float(f"{value:.6g}"), trim="-")
+    return f"{value:.6g}"
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
@@ -373,7 +409,8 @@ def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
     rank = np.argsort(order)
     n_kinds = np.count_nonzero(counts)
     names = [printable(str(labels[i])) for i in order[: min(n_kinds, len(PALETTE))]]
-    names += ["other"] if n_kinds > len(PALETTE) else []
+    if n_kinds > len(PALETTE):
+        names += ["other"]
     return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))
 
 
@@ -396,4 +433,6 @@ def ink(background: str) -> str:
     >>> ink("#F0E442"), ink("#0072B2")
     ('#000000', '#ffffff')
     """
-    return "#000000" if (luminance(background) + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
+    if (luminance(background) + 0.05) ** 2 > 1.05 * 0.05:
+        return "#000000"
+    return "#ffffff"

@@ -162,7 +162,10 @@ def _svg(picture: Picture) -> str:
     top = last + 32
     full = right + _MARGIN
     room = right - _MARGIN
-    bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
+    if picture.stage is None:
+        bands = ""
+    else:
+        bands = "".join(_bands(picture.stage, _ROW * row, full - 24))
     return (
         _piece(
             "picture",
@@ -271,7 +274,10 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     GraphError
         If it has more operators than pictures are drawn of.
     """
-    graph = shown.graph if isinstance(shown, Schedule) else shown
+    if isinstance(shown, Schedule):
+        graph = shown.graph
+    else:
+        graph = shown
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
     edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
@@ -293,7 +299,10 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     tints = Counter[int]()
     fills: dict[tuple[int, int], str] = {}
     for d, s in sorted(lanes):  # a hue for each device, or for each stream of the only one
-        fills[d, s] = tint_colour(d, tints[d]) if several else tint_colour(tints[d], tints[d] // len(PALETTE))
+        if several:
+            fills[d, s] = tint_colour(d, tints[d])
+        else:
+            fills[d, s] = tint_colour(tints[d], tints[d] // len(PALETTE))
         tints[d] += 1
     where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
     staged = plan.execution == "stages"
@@ -321,7 +330,9 @@ def _count(count: int, what: str) -> str:
 def _size(op: Operator) -> str:
     if op.output_shape is not None:
         return "\u00d7".join(map(str, op.output_shape)) or "scalar"
-    return "" if op.time is None else format_time(op.time)
+    if op.time is None:
+        return ""
+    return format_time(op.time)
 
 
 def _box(op: Operator, detail: str, fill: str) -> Box:
@@ -394,7 +405,10 @@ def lay_out(
 def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
     import networkx as nx
 
-    of = np.zeros(n, np.int64) if stage is None else stage.astype(np.int64)
+    if stage is None:
+        of = np.zeros(n, np.int64)
+    else:
+        of = stage.astype(np.int64)
     within = nx.DiGraph()
     within.add_nodes_from(range(n))
     within.add_edges_from((u, v) for u, v in edges if of[u] == of[v])
@@ -418,7 +432,9 @@ def _em(character: str) -> float:
         return 1.0
     if character in "ijltfrI.,:;'|!()[]/ ":
         return _NARROW
-    return 0.61 if character.isascii() and not character.isupper() else 0.78
+    if character.isascii() and not character.isupper():
+        return 0.61
+    return 0.78
 
 
 def shorten(text: str, size: float, width: float) -> str:

@@ -45,7 +45,10 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
 
     The width, which takes a while, is computed up to `widest` operators; None: never.
     """
-    width = graph.width if len(graph) <= (widest or 0) else None
+    if len(graph) <= (widest or 0):
+        width = graph.width
+    else:
+        width = None
     wide = Fact("width", width, "not computed for so many operators" if width is None else str(width))
     sizes = [len(block) for block in graph.blocks]
     idle = operators_without_load(graph)
@@ -81,8 +84,13 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
 
 def _guesses(graph: OpGraph, device: Device | None) -> list[Fact]:
     """Return a fact about operators of which only the bytes are known, none if there are none."""
-    guess = None if device is None else bounded_by_bytes(graph, device)
-    return [] if guess is None else [Fact("unknown", guess, guess, "unknown kinds")]
+    if device is None:
+        guess = None
+    else:
+        guess = bounded_by_bytes(graph, device)
+    if guess is None:
+        return []
+    return [Fact("unknown", guess, guess, "unknown kinds")]
 
 
 def head_facts(trace: Trace) -> list[Fact]:
@@ -129,7 +137,10 @@ def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
     program = run.program
     error = run.max_relative_error
     where = run.environment
-    compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
+    if error is None:
+        compared = "outputs were not compared"
+    else:
+        compared = f"{error:.2g} of outputs"
     facts = [
         Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
         *(Fact(key, where.get(key), where.get(key, "-")) for key in ("backend", "device")),
@@ -141,8 +152,14 @@ def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
         Fact("max_relative_error", error, compared),
     ]
     if predicted is not None:
-        off = (predicted - summary.median) / summary.median if summary.median else None
-        difference = "" if off is None else f", {100 * off:+.1f} % of measured"
+        if summary.median:
+            off = (predicted - summary.median) / summary.median
+        else:
+            off = None
+        if off is None:
+            difference = ""
+        else:
+            difference = f", {100 * off:+.1f} % of measured"
         facts.append(Fact("predicted_us", predicted, format_time(predicted) + difference))
         facts.append(Fact("error", None, "-") if off is None else Fact("error", abs(off), f"{100 * abs(off):.1f} %"))
     return facts

@@ -80,7 +80,9 @@ class ChartRow:
     @property
     def height(self) -> float:
         """1 of streams, less of others."""
-        return 1.0 if self.what == "stream" else _THIN
+        if self.what == "stream":
+            return 1.0
+        return _THIN
 
     @property
     def bars(self) -> tuple[Ints, Floats, Floats]:
@@ -116,7 +118,10 @@ def rows_of(
     kinds = [kinds_of(trace) for trace in traces]
     rows: list[ChartRow] = []
     bottom = 0.0
-    which = (" simulated", " measured") if len(traces) > 1 else ("", "")
+    if len(traces) > 1:
+        which = (" simulated", " measured")
+    else:
+        which = ("", "")
     for d, device in enumerate(traces[0].program.devices):
         here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
         whole = [ChartRow(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
@@ -163,8 +168,12 @@ def _share_rows(rows: Sequence[ChartRow]) -> list[ChartRow]:
     for k in range(lane.max() + 1):
         merged = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
         numbers = [row.label.removeprefix("stream ") for row in merged]
-        label = merged[0].label if len(merged) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
-        label += ", ..." if len(merged) > _NAMED else ""
+        if len(merged) == 1:
+            label = merged[0].label
+        else:
+            label = f"streams {', '.join(numbers[:_NAMED])}"
+        if len(merged) > _NAMED:
+            label += ", ..."
         shared_rows.append(replace(merged[0], label=label, spans=np.concatenate([row.spans for row in merged])))
     return shared_rows
 
@@ -223,9 +232,15 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     kind: the time to draw hardly depends on the number of spans.
     """
     require_format(path)
-    traces = [trace] if measured is None else [trace, measured]
+    if measured is None:
+        traces = [trace]
+    else:
+        traces = [trace, measured]
     rows, kinds = rows_of(traces, most=None if measured else _MOST_STREAMS)
-    height = rows[-1].middle + rows[-1].height / 2 if rows else 1.0
+    if rows:
+        height = rows[-1].middle + rows[-1].height / 2
+    else:
+        height = 1.0
     longest = max(one.makespan for one in traces)
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
@@ -266,7 +281,11 @@ def _bars(ax: Any, rows: Sequence[ChartRow], kinds: Sequence[BarKind], scale: fl
     lengths = [len(row.spans) for row in rows]
     top, bottom = (np.repeat([row.middle + side * _BAR / 2 * row.height for row in rows], lengths) for side in (-1, 1))
     corners = np.stack([left / scale, top, right / scale, bottom], 1)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
-    edge = 0.3 if len(code) < 150 * len(rows) else 0.0  # white edges would hide many thin bars
+    # White edges would hide many thin bars.
+    if len(code) < 150 * len(rows):
+        edge = 0.3
+    else:
+        edge = 0.0
     handles = []
     for k in np.unique(code).tolist():
         look: dict[str, Any] = {"facecolor": kinds[k].colour, "edgecolor": "white", "linewidth": edge}

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.base.units import format_time
-from simsched.experiments.result import Table, table_of
+from simsched.experiments.result import TextTable, table_of
 from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.show.drawing import to_svg
@@ -47,7 +47,7 @@ def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return _table(table_of(title, ("", ""), short(rows), left=(0, 1)))
 
 
-def _table(table: Table) -> str:
+def _table(table: TextTable) -> str:
     """Return a table, its title and its notes above."""
     rows = [("th", "", table.headings)] * any(table.headings)
     rows += [("td", ' style="font-weight:bold"' * (i == table.best), row) for i, row in enumerate(table.rows)]
@@ -112,7 +112,7 @@ def _(plan: Schedule) -> Iterator[str]:
     ]
     yield _facts("Schedule", facts if plan.estimate is None else [*facts, ("estimate", format_time(plan.estimate))])
     where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
-    streams = sorted(grouped(zip(where, plan.op.tolist(), strict=True)).items())
+    streams = sorted(group_by_key(zip(where, plan.op.tolist(), strict=True)).items())
     rows = []
     for (device, stream), ops in streams[:_LISTED]:
         names = ", ".join(graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)

@@ -128,14 +128,23 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
         figure = new_figure((width, _ROOM))
         ax = figure.add_subplot()
         height = _DRAWN[chart.kind](ax, chart)
-        along, up = (chart.y, chart.x) if chart.lying else (chart.x, chart.y)
+        if chart.lying:
+            along = chart.y
+            up = chart.x
+        else:
+            along = chart.x
+            up = chart.y
         ax.set(xlabel=along.label, ylabel=up.label)
         if chart.reference is not None and chart.kind != "map":
             (ax.axvline if chart.lying else ax.axhline)(chart.reference, **_LEVEL)
         for at in chart.upright:
             ax.axvline(at, linestyle=":", **_LEVEL)
         figure.suptitle(_wrap(chart.title, width, _TITLE), x=0.02, ha="left")
-        handles, names = ax.get_legend_handles_labels() if chart.legend else ([], [])
+        if chart.legend:
+            handles, names = ax.get_legend_handles_labels()
+        else:
+            handles = []
+            names = []
         note = figure.legend(
             handles,
             names,
@@ -226,9 +235,16 @@ def _boxes(ax: Any, chart: Chart) -> float:
 def _rows(ax: Any, chart: Chart) -> tuple[dict[tuple[Any, Any], float], float, float]:
     """Name the places, from top to bottom; return the position and width of each bar or box, and the inches of all."""
     names = list(chart.series)
-    rows = chart.places if chart.has_groups else names
+    if chart.has_groups:
+        rows = chart.places
+    else:
+        rows = names
     _name_rows(ax, rows)
-    n = len(names) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
+    # Columns or boxes side by side in a group.
+    if chart.has_groups and chart.kind in ("bar", "box"):
+        n = len(names)
+    else:
+        n = 1
     width = min(_WIDEST, _GROUP / n)
     at = {
         (name, x): (k if chart.has_groups else i) + (i % n - (n - 1) / 2) * width
@@ -246,7 +262,10 @@ def _map(ax: Any, chart: Chart) -> float:
     from matplotlib.colors import LogNorm, Normalize, to_hex
 
     means = np.array([[chart.means.get((row, x), np.nan) for x in chart.places] for row in chart.rows])
-    norm = Normalize if chart.reference is None else LogNorm
+    if chart.reference is None:
+        norm = Normalize
+    else:
+        norm = LogNorm
     ax.set_facecolor(_EMPTY)
     ax.grid(visible=False)
     edges = [np.arange(n + 1) - 0.5 for n in reversed(means.shape)]
@@ -260,8 +279,12 @@ def _map(ax: Any, chart: Chart) -> float:
     )
     size = min(_TICK, 45.0 * chart.columns / means.shape[1])  # of texts that fit their cells
     for (i, j), value in np.ndenumerate(means):
-        text = f"{value:.3g}" if np.isfinite(value) else "-"
-        colour = ink(to_hex(mesh.to_rgba(value))) if np.isfinite(value) else "black"
+        if np.isfinite(value):
+            text = f"{value:.3g}"
+            colour = ink(to_hex(mesh.to_rgba(value)))
+        else:
+            text = "-"
+            colour = "black"
         ax.text(j, i, text, color=colour, fontsize=size, ha="center", va="center")
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, label=chart.label)
     bar.outline.set_visible(False)
@@ -326,7 +349,9 @@ def _scale(axis: Any, log: bool | None) -> None:
 
 
 def _text(value: Any) -> str:
-    return number(float(value)) if is_number(value) else printable(str(value))
+    if is_number(value):
+        return number(float(value))
+    return printable(str(value))
 
 
 def _legend_name(name: Any) -> str:
@@ -335,7 +360,9 @@ def _legend_name(name: Any) -> str:
 
 def legend_name(text: str) -> str:
     """Return a name for a legend of matplotlib, which leaves out names that begin with an underscore."""
-    return f" {text}" if text.startswith("_") else text
+    if text.startswith("_"):
+        return f" {text}"
+    return text
 
 
 def _name_rows(ax: Any, names: Sequence[Any]) -> None:
@@ -350,7 +377,10 @@ def _name_columns(ax: Any, names: Sequence[Any]) -> None:
     texts = [_text(name) for name in names]
     room = int(0.7 * ax.figure.get_figwidth() / len(texts) / (_CHARACTER * _TICK)) - 1
     level = max(len(part.strip()) for text in texts for part in BREAKS.split(text)) <= room
-    look = {} if level else {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
+    if level:
+        look = {}
+    else:
+        look = {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(texts)), [break_name(text, room if level else _NAME) for text in texts], **look)
     ax.set_xlim(-0.5, len(texts) - 0.5)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
-from simsched.base.numeric import grouped
+from simsched.base.numeric import group_by_key
 from simsched.base.text import printable
 from simsched.model.trace import COPY, HOST, KERNEL, KINDS, Trace
 from simsched.model.trace.timeline import lanes
@@ -104,7 +104,7 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
     named = [("process", p, p, [*devices, "host"][p - 1], p) for p in sorted(set(pids))]
     tracks = [(0, 0)] * len(trace)
     first = tid = host + 1  # unlike any pid: a thread numbered as its process is its main thread
-    for (p, row), spans in sorted(grouped((place, i) for i, place in enumerate(rows)).items()):
+    for (p, row), spans in sorted(group_by_key((place, i) for i, place in enumerate(rows)).items()):
         lane = lanes([start[i] for i in spans], [end[i] for i in spans])
         for k in range(lane.max() + 1):
             members = np.array(spans)[lane == k]
@@ -112,7 +112,10 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
             name = f"stream {row}"
             if p == host:
                 served = np.unique(program.device[slice(*program.thread_ptr[row : row + 2])])
-                name = f"thread {row} -> {devices[served[0]]}" if len(served) == 1 else f"thread {row}"
+                if len(served) == 1:
+                    name = f"thread {row} -> {devices[served[0]]}"
+                else:
+                    name = f"thread {row}"
             elif len(copies) and not (trace.kind[members] == KERNEL).any():
                 to = np.unique(program.copies.device[trace.item[copies]])
                 name = f"copy stream {row} -> {', '.join(devices[d] for d in to)}"
@@ -168,7 +171,7 @@ def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, 
     to = trace.program.copies
     row = trace.item[copies]
     keys = zip(op.tolist(), to.device[row].tolist(), to.nbytes[row].tolist(), strict=True)
-    sent = grouped(zip(keys, copies.tolist(), strict=True))
+    sent = group_by_key(zip(keys, copies.tolist(), strict=True))
     yield from ((source, i) for source, i in zip(last[op].tolist(), copies.tolist(), strict=True) if source >= 0)
     ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
     src = graph.src[ran].tolist()
@@ -181,7 +184,10 @@ def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, 
         crosses = trace.device[source] != trace.device[target]
         fitting = sent.get((u, int(trace.device[target]), nbytes))
         if crosses and fitting:  # one copy per edge, or the last one for all edges that are left
-            source = fitting.pop(0) if len(fitting) > 1 else fitting[0]
+            if len(fitting) > 1:
+                source = fitting.pop(0)
+            else:
+                source = fitting[0]
         if (source, target) not in seen and tracks[source] != tracks[target]:
             seen[source, target] = None
             yield source, target
@@ -207,4 +213,6 @@ def _counters(trace: Trace) -> Iterator[Event]:
 def _us(ns: int) -> float:
     """Return whole nanoseconds in us, such that an importer that cuts off `1000 * us` gets them back."""
     us = ns / 1e3
-    return us if int(us * 1e3) == ns else math.nextafter(us, math.inf)
+    if int(us * 1e3) == ns:
+        return us
+    return math.nextafter(us, math.inf)

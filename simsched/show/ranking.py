@@ -60,7 +60,9 @@ def draw_ranking(ranking: "Ranking", path: str | os.PathLike[str] | None = None)
 def _short(name: str, longest: int = _NAME) -> str:
     """Return a name on one line, cut if it is too long."""
     text = printable(name)
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest - 3]}..."
 
 
 def steps_of(ratios: Any) -> tuple[list[float], list[float]]:

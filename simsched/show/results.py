@@ -106,7 +106,10 @@ def _overlaps(found: "overlap.Overlaps") -> Chart:
 def _sweep(found: "whatif.Sweep") -> Chart:
     title = f"{found.graph} on {found.cluster}"
     us = found.makespan_us
-    refused = f"{len(found.reasons)} refused" if found.reasons else ""
+    if found.reasons:
+        refused = f"{len(found.reasons)} refused"
+    else:
+        refused = ""
     x, xlabel = _places(found.parameter, found.values)
     if found.values2 is not None:
         y, ylabel = _places(str(found.parameter2), found.values2)
@@ -115,7 +118,10 @@ def _sweep(found: "whatif.Sweep") -> Chart:
         return in_time_unit(Chart("map", cells, Axis(xlabel), Axis(ylabel), title, note, label="makespan"))
     drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
     numeric = all(map(is_number, drawn))
-    series = {found.scheduler: drawn} if numeric else by_name({str(at): value for at, value in drawn.items()})
+    if numeric:
+        series = {found.scheduler: drawn}
+    else:
+        series = by_name({str(at): value for at, value in drawn.items()})
     x_axis = Axis(xlabel, None)
     y_axis = Axis("makespan")
     return in_time_unit(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
@@ -129,8 +135,16 @@ def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
     numbers = all(map(is_number, values))
     absolute = all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
     unit, scale = unit_of(parameter)
-    unit = "factor" if numbers and not is_taken_as_is(parameter) else unit if absolute else ""
-    label = f"{parameter} ({unit})" if unit else parameter
+    if numbers and not is_taken_as_is(parameter):
+        unit = "factor"
+    elif absolute:
+        unit = unit
+    else:
+        unit = ""
+    if unit:
+        label = f"{parameter} ({unit})"
+    else:
+        label = parameter
     if numbers:
         return list(values), label
     return [plain_value(value) / scale if absolute else text_of(parameter, value) for value in values], label

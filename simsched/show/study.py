@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
 from simsched.base.errors import FormatError, StudyError
 from simsched.base.io import make_folder
-from simsched.base.numeric import grouped, is_number
+from simsched.base.numeric import group_by_key, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.experiments.baselines import CAPTURED
 from simsched.experiments.study.columns import column_of
@@ -209,7 +209,10 @@ def _charts(
     heat = figure.kind == "heatmap"
     y = column_of(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
-    x = None if place is None else column_of(place, rows, whose)
+    if place is None:
+        x = None
+    else:
+        x = column_of(place, rows, whose)
     by = column_of(figure.by, rows, whose)
     if odd := [row[y] for row in rows if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))]:
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
@@ -226,7 +229,10 @@ def _charts(
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
     kind = {"heatmap": "map", "search-time": "line"}.get(figure.kind, figure.kind)
     logx, logy = (timed or (log if kind == "line" else bool(log)) for log in (figure.logx, figure.logy))
-    up = ("" if by == "scheduler" else words(by)) if heat else figure.ylabel or ylabel
+    if heat:
+        up = "" if by == "scheduler" else words(by)
+    else:
+        up = figure.ylabel or ylabel
     for label, (values, of, lost) in drawn.items():
         if not values:
             _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
@@ -261,7 +267,9 @@ def _charts(
 
 def _measure(rows: Sequence[Row]) -> str:
     """Return the column that figures show by default."""
-    return "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
+    if any(row.get("speedup") is not None for row in rows):
+        return "speedup"
+    return "makespan_us"
 
 
 def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFigure, ...]:
@@ -284,10 +292,13 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
     ]
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
     y = _measure(done)
-    figures = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
+    if varied:
+        figures = []
+    else:
+        figures = [StudyFigure("bar", y=y, name=_short(y))]
     for column in varied:  # one for each setting of the others
         others = [other for other in varied if other != column]
-        seen = grouped(
+        seen = group_by_key(
             (tuple(row.get(other) for other in others), row[column]) for row in done if row.get(column) is not None
         )
         settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
@@ -295,7 +306,10 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
             fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
             title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
             name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
-            kind = "line" if column in numbers else "bar"
+            if column in numbers:
+                kind = "line"
+            else:
+                kind = "bar"
             figures.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
     pairs = {tuple(row.get(column) for column in numbers) for row in done}  # most were run, not just a line over each
     if len(varied) == len(numbers) == 2 and 2 * len(pairs) > prod(len(_values(done, column)) for column in numbers):
@@ -347,7 +361,10 @@ def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[
     matching_rows = list(rows)
     for name, value in where.items():
         column = column_of(name, rows, whose)
-        allowed = list(value) if isinstance(value, list | tuple) else [value]
+        if isinstance(value, list | tuple):
+            allowed = list(value)
+        else:
+            allowed = [value]
         matching_rows = [row for row in matching_rows if row.get(column) in allowed]
         if not matching_rows:
             values_text = ", ".join(map(str, _values(rows, column)))
@@ -391,10 +408,10 @@ def pick(
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
-    cells = grouped(
+    cells = group_by_key(
         (row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True) if lack is None
     )
-    cells_of = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
+    cells_of = {value: group_by_key(cells[value]) for value in _values(rows, by) if value in cells}
     points = [point for cells_ in cells_of.values() for point in cells_.values()]
     values = {
         value: {at: [float(row[y]) for row in point] for at, point in cells_.items()}
@@ -409,9 +426,16 @@ def pick(
             what = words(column)
             averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
-    n = f"{low}" if low == high else f"{low} to {high}"
-    of = f"{n} instances a point" if high > 1 else "one instance a point"
-    of = f"{n} values a point: instances, and {' and '.join(averaged)}" if averaged else of
+    if low == high:
+        n = f"{low}"
+    else:
+        n = f"{low} to {high}"
+    if high > 1:
+        of = f"{n} instances a point"
+    else:
+        of = "one instance a point"
+    if averaged:
+        of = f"{n} values a point: instances, and {' and '.join(averaged)}"
     lost = ", ".join(f"{n} {lack}" for lack, n in Counter(lacks).items() if lack is not None)
     left_out = len(rows) - lacks.count(None)
     return values, of, f"{left_out} of {len(rows)} rows left out: {lost}" if lost else ""
@@ -422,4 +446,6 @@ def _lack(row: Row, needed: Sequence[str]) -> str | None:
     if row["status"] != "ok":
         return str(row["status"])
     missing = next((column for column in needed if row.get(column) is None), None)
-    return None if missing is None else f"without {words(missing)}"
+    if missing is None:
+        return None
+    return f"without {words(missing)}"

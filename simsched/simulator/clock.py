@@ -20,13 +20,18 @@ def push(s: State, time: float, phase: int, who: int) -> None:
     while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
         i = _move(s, (i - 1) >> 1, i)
     row = s.later[i]
-    row.time, row.key, row.who = time, s.count * 8 + phase, who
+    row.time = time
+    row.key = s.count * 8 + phase
+    row.who = who
 
 
 def _move(s: State, start: int, end: int) -> int:
     """Move a row of the heap; return where it was."""
-    a, b = s.later[start], s.later[end]
-    b.time, b.key, b.who = a.time, a.key, a.who
+    a = s.later[start]
+    b = s.later[end]
+    b.time = a.time
+    b.key = a.key
+    b.who = a.who
     return start
 
 
@@ -36,7 +41,8 @@ def go_on(s: State, phase: int, who: int) -> None:
 
 
 def _is_earlier(s: State, i: int, k: int) -> bool:
-    a, b = s.later[i], s.later[k]
+    a = s.later[i]
+    b = s.later[k]
     return a.time < b.time or (a.time == b.time and a.key < b.key)
 
 
@@ -52,7 +58,9 @@ def open_instant(s: State) -> bool:
     while s.n_later > 0 and s.later[0].time <= s.limit:
         go_on(s, s.later[0].key & 7, s.later[0].who)
         s.n_later -= 1
-        n, i, child = s.n_later, 0, 1
+        n = s.n_later
+        i = 0
+        child = 1
         while child < n:
             if child + 1 < n and _is_earlier(s, child + 1, child):
                 child += 1
@@ -93,10 +101,10 @@ def join(s: State, last: int, who: int) -> int:
     A list is closed to a ring: the last knows the first.
     """
     s.next[who] = who
-    return _joined(s, last, who)
+    return _join_lists(s, last, who)
 
 
-def _joined(s: State, a: int, b: int) -> int:
+def _join_lists(s: State, a: int, b: int) -> int:
     """Put the list that ends with b behind that which ends with a; return the last of both."""
     if a >= 0 and b >= 0:
         s.next[a], s.next[b] = s.next[b], s.next[a]
@@ -105,5 +113,5 @@ def _joined(s: State, a: int, b: int) -> int:
 
 def wake(s: State, last: int) -> int:
     """Let all go on who wait in a list; return the empty list."""
-    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
+    s.queues[RELEASE] = _join_lists(s, s.queues[RELEASE], last)
     return -1

@@ -32,16 +32,40 @@ from simsched.simulator.contention import begin_kernel, is_later
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, join_others, refill, run_alone, set_up
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
+from simsched.simulator.reset import reset
+from simsched.simulator.state import (
+    ASLEEP,
+    BEGINNING,
+    COPY_MOVE,
+    COPY_OVER,
+    COPY_READY,
+    FULL,
+    LAUNCH_JOINED,
+    LAUNCH_OVER,
+    LAUNCH_PASS,
+    NEW,
+    NEXT,
+    OVER,
+    PAYING,
+    PHASES,
+    RUNNING,
+    STUCK,
+    TURN,
+    WAIT_PASS,
+    WAIT_REACHED,
+    WAIT_RELEASED,
+    Event,
+    Host,
+    Item,
+    Lane,
+    SpanRecord,
+    State,
+)
 
-NEW, RUNNING, OVER, STUCK, FULL = range(5)
-"""How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
-TURN, BEGINNING, PAYING = range(3)
-"""How a host stands: at its next instruction, in time for it, paying for it."""
-ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_JOINED, LAUNCH_OVER = range(5)
-WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(5, 11)
-"""How a lane stands: nothing is issued, it is to take up the next instruction, or where it waits within one."""
-COPY_SPAN, HOST_SPAN, KERNEL_SPAN, WAIT_SPAN = kinds.COPY, kinds.HOST, kinds.KERNEL, kinds.WAIT
+COPY_SPAN = kinds.COPY
+HOST_SPAN = kinds.HOST
+KERNEL_SPAN = kinds.KERNEL
+WAIT_SPAN = kinds.WAIT
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""
 MOST_POINTS: Final = 64
@@ -50,12 +74,20 @@ SHORT: Final = 100.0
 """Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
 
 
-def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
+def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> SpanRecord:
     """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
     span = s.spans[s.n_spans]
     s.n_spans += 1
-    span.kind, span.item, span.device, span.op, span.stream, span.cause = kind, item, device, -1, -1, -1
-    span.start, span.end, span.ready, span.solo = start, end, start, 0.0
+    span.kind = kind
+    span.item = item
+    span.device = device
+    span.op = -1
+    span.stream = -1
+    span.cause = -1
+    span.start = start
+    span.end = end
+    span.ready = start
+    span.solo = 0.0
     return span
 
 
@@ -101,7 +133,8 @@ def _arrive(s: State, lane: int) -> None:
     """Let a rank of a collective be ready; if it is the last, all begin."""
     meeting = arrive(s, lane)
     if meeting >= 0:
-        exchange, who = s.exchanges[meeting], _first_exchange(s) + meeting
+        exchange = s.exchanges[meeting]
+        who = _first_exchange(s) + meeting
         if exchange.stretch < LEAST_STRETCH:
             push(s, s.now + s.work[lane].solo, COMPLETE, who)
         else:
@@ -148,7 +181,8 @@ def share_links_later(s: State) -> None:
 
 def run_host(s: State, t: int) -> None:
     """Go on with host thread `t` until it has to wait."""
-    host, who = s.hosts[t], s.n_lanes + t
+    host = s.hosts[t]
+    who = s.n_lanes + t
     if s.captured:  # one cost (the only one in the table), then everything is issued at once
         if s.recording and s.cost[0] > 0:
             add_span(s, HOST_SPAN, 0, s.place[0], 0.0, s.cost[0])
@@ -161,7 +195,8 @@ def run_host(s: State, t: int) -> None:
         _issue_next(s, host, s.now)
     while host.at < s.thread_ptr[t + 1]:
         i = host.at
-        action, d = s.action[i], s.place[i]
+        action = s.action[i]
+        d = s.place[i]
         if host.state == TURN and s.own is not None:
             host.state = BEGINNING
             host.time += s.lead[i]
@@ -198,7 +233,8 @@ def run_host(s: State, t: int) -> None:
 
 def _cost(s: State, i: int, reached: float) -> float:
     """Return what instruction `i`, which a host has reached at a time, takes of it in us, once nothing blocks it."""
-    action, d = s.action[i], s.place[i]
+    action = s.action[i]
+    d = s.place[i]
     if s.own is not None and s.own[i] == s.own[i]:  # else it is NaN
         return s.own[i]
     if action == BARRIER and busy_streams(s, d, reached) > 1:
@@ -209,7 +245,8 @@ def _cost(s: State, i: int, reached: float) -> float:
 def _issue_next(s: State, host: Host, time: float) -> None:
     """Issue what the host has paid for."""
     i = host.at
-    action, d = s.action[i], s.place[i]
+    action = s.action[i]
+    d = s.place[i]
     if s.recording and host.cost > 0:
         span = add_span(s, HOST_SPAN, i, d, host.start, time)
         span.cause = host.cause
@@ -229,9 +266,14 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
     number = s.lane_of[i]
     if number < 0:
         return
-    lane, action, argument = s.lanes[number], s.action[i], s.argument[i]
+    lane = s.lanes[number]
+    action = s.action[i]
+    argument = s.argument[i]
     item = s.items[lane.tail]
-    item.issued, item.argument, item.code, item.cause = time, argument, 4 * i + action, cause
+    item.issued = time
+    item.argument = argument
+    item.code = 4 * i + action
+    item.cause = cause
     lane.tail += 1
     if action == RECORD:
         s.events[argument].lane = number
@@ -252,7 +294,8 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
 
 
 def _happen(s: State, event: Event, time: float, cause: int) -> None:
-    event.time, event.cause = time, cause
+    event.time = time
+    event.cause = cause
     event.waiters = wake(s, event.waiters)
 
 
@@ -270,13 +313,17 @@ def run_lane(s: State, number: int) -> None:
                 return
             lane.issued = min(issued, s.now)
         item = s.items[lane.head]
-        action, over = item.code & 3, True
+        action = item.code & 3
+        over = True
         if action == LAUNCH:
             over = _launch(s, lane, number, item)
         elif action == WAIT:
             over = _wait(s, lane, number, item)
         elif action == RECORD:
-            cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
+            if is_later(lane.issued, lane.time):
+                cause = item.cause
+            else:
+                cause = lane.cause
             _happen(s, s.events[item.argument], s.now, cause)
         else:
             over = _copy(s, lane, number, item.argument)
@@ -288,7 +335,9 @@ def run_lane(s: State, number: int) -> None:
 
 def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
-    i, row, device = item.code >> 2, item.argument, s.devices[lane.device]
+    i = item.code >> 2
+    row = item.argument
+    device = s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
         lane.ended = s.now
         if s.recording and s.launches[row].meeting >= 0:
@@ -297,12 +346,17 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         drained = s.events[2 * s.n_events + lane.device]
         # of kernels that end together the last in operator order
         if s.recording and (s.now > device.last_time or row > device.last_row):
-            device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
+            device.last_time = s.now
+            device.last_row = row
+            drained.cause = lane.cause
         device.outstanding -= 1
         if not device.outstanding:
             _happen(s, drained, s.now, drained.cause)
         return True
-    free = lane.time if s.launches[row].follows else lane.free
+    if s.launches[row].follows:
+        free = lane.time
+    else:
+        free = lane.free
     if lane.state == NEXT:
         lane.state = LAUNCH_PASS
         if s.now < free:
@@ -319,7 +373,8 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     lane.ready = s.now
     lane.state = LAUNCH_OVER
     set_up(s, row, number, lane.device, i)
-    launch, work = s.launches[row], s.work[number]
+    launch = s.launches[row]
+    work = s.work[number]
     if launch.meeting >= 0:
         if device.contention and launch.blocks > 0:
             begin_kernel(work, min(launch.blocks, work.residency))
@@ -349,8 +404,14 @@ def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
     if s.recording:
         work = s.work[number]
         span = add_span(s, kind, item, lane.device, work.start, s.now)
-        span.op = s.launch_op[item] if kind == KERNEL_SPAN else s.copy_op[item]
-        span.stream, span.cause, span.ready, span.solo = lane.stream, lane.span_cause, lane.ready, work.solo
+        if kind == KERNEL_SPAN:
+            span.op = s.launch_op[item]
+        else:
+            span.op = s.copy_op[item]
+        span.stream = lane.stream
+        span.cause = lane.span_cause
+        span.ready = lane.ready
+        span.solo = work.solo
         lane.cause = lane.free_cause = s.n_spans - 1
     lane.time = s.makespan = s.now
     lane.free = s.now + lane.gap
@@ -362,7 +423,10 @@ def _find_cause(s: State, lane: Lane, free: float) -> None:
         if is_later(lane.issued, max(free, lane.time)):
             lane.span_cause = s.items[lane.head].cause
         else:
-            lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
+            if is_later(free, lane.time):
+                lane.span_cause = lane.free_cause
+            else:
+                lane.span_cause = lane.cause
 
 
 def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
@@ -380,7 +444,8 @@ def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
 
 def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a wait for an event; return whether it is over."""
-    i, event = item.code >> 2, s.events[item.argument]
+    i = item.code >> 2
+    event = s.events[item.argument]
     if lane.state == NEXT:
         lane.ready = s.now
         lane.state = WAIT_REACHED
@@ -388,7 +453,10 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
             event.waiters = join(s, event.waiters, number)
             return False
     if lane.state != WAIT_PASS:
-        release = event.time if event.lane == number else event.time + lane.hop
+        if event.lane == number:
+            release = event.time
+        else:
+            release = event.time + lane.hop
         if lane.state == WAIT_REACHED and s.now < release:
             lane.state = WAIT_RELEASED
             push(s, release, RELEASE, number)
@@ -398,7 +466,8 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
                 lane.cause = event.cause
             if s.now > lane.ready:
                 span = add_span(s, WAIT_SPAN, i, lane.device, lane.ready, s.now)
-                span.stream, span.cause = lane.stream, event.cause
+                span.stream = lane.stream
+                span.cause = event.cause
         lane.time = max(lane.time, release)
         lane.state = WAIT_PASS
     return _pass_connection(s, lane, number, i)
@@ -415,19 +484,28 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
         _end_work(s, lane, number, COPY_SPAN, copy)
         return True
     # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
-    free = lane.free if s.captured else lane.time
+    if s.captured:
+        free = lane.free
+    else:
+        free = lane.time
     if lane.state == NEXT and s.now < free:
         lane.state = COPY_READY
         push(s, free, RELEASE, number)
         return False
     _find_cause(s, lane, free)
-    time, nbytes, work = s.copy_exact[copy], 0.0, s.work[number]
+    time = s.copy_exact[copy]
+    nbytes = 0.0
+    work = s.work[number]
     if time != time:  # NaN: it is not given
-        time, nbytes = s.routes[s.copy_route[copy]].latency, s.copy_nbytes[copy]
+        time = s.routes[s.copy_route[copy]].latency
+        nbytes = s.copy_nbytes[copy]
     if s.recording:
         work.solo = time + (nbytes / s.routes[s.copy_route[copy]].rate if nbytes > 0 else 0.0)
     lane.ready = work.start = s.now
-    lane.state = COPY_MOVE if nbytes > 0 else COPY_OVER
+    if nbytes > 0:
+        lane.state = COPY_MOVE
+    else:
+        lane.state = COPY_OVER
     push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
     return False
 
@@ -440,7 +518,8 @@ def run_samples(s: State) -> None:
     """Run the samples, as far as a budget of events and the room for points reach; then go on where they ended."""
     if s.status == NEW:
         reset(s)
-    s.status, left = RUNNING, BUDGET
+    s.status = RUNNING
+    left = BUDGET
     while s.status == RUNNING:
         phase = 0
         while phase < PHASES and s.queues[phase] < 0:
@@ -515,51 +594,3 @@ def _end(s: State) -> None:
             reset(s)
         else:
             s.status = OVER
-
-
-def reset(s: State) -> None:
-    """Go back to before the start."""
-    s.now = s.limit = s.makespan = 0.0
-    s.count = s.n_later = s.n_spans = s.n_points = s.n_flows = s.n_loaded = s.sharing = 0
-    for phase in range(PHASES):
-        s.queues[phase] = -1
-    for i in range(2 * s.n_timers):
-        s.timers[i] = inf
-    for i in range(2 * s.n_events + s.n_devices):
-        event = s.events[i]
-        event.time = inf if i < 2 * s.n_events else 0.0  # a device has nothing to do at first
-        event.cause = event.waiters = -1
-    for i in range(s.n_connections):
-        connection = s.connections[i]
-        connection.head = connection.tail = connection.first
-        connection.waiters = -1
-    for i in range(s.n_lanes):
-        lane = s.lanes[i]
-        lane.time = lane.free = lane.ended = 0.0
-        lane.head = lane.tail = lane.first
-        lane.state = ASLEEP
-        lane.cause = lane.free_cause = lane.span_cause = -1
-    for d in range(s.n_devices):
-        device, room, free = s.devices[d], s.room[d], s.free[d]
-        device.copy_load = device.last_time = device.next_start = 0.0
-        device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
-        device.dispatching = device.freed = device.loaded = 0
-        device.skipping = device.alone = device.last_row = -1
-        free.warps, free.blocks = room.warps, room.blocks
-        free.registers, free.shared_memory = room.registers, room.shared_memory
-        if s.recording:  # it is idle at first
-            device.point = s.n_points
-            s.n_points += 1
-            point = s.points[device.point]
-            point.device, point.time = d, 0.0
-            point.sm = point.dram = point.warps = point.active = 0.0
-    for i in range(s.n_devices, s.n_devices + s.n_partitions):
-        room, free = s.room[i], s.free[i]
-        free.warps, free.blocks = room.warps, room.blocks
-        free.registers, free.shared_memory = room.registers, room.shared_memory
-    for i in range(s.n_exchanges):
-        s.exchanges[i].arrived = 0
-    for t in range(s.n_hosts):
-        host = s.hosts[t]
-        host.time, host.at, host.state, host.cause = 0.0, s.thread_ptr[t], TURN, -1
-        go_on(s, RELEASE, s.n_lanes + t)

@@ -42,7 +42,7 @@ class Channel(Row):
     users: i4
 
 
-class Crossing(Row):
+class FlowPath(Row):
     """A flow as its channels see it: it crosses `crossed[first:end]`, at a rate in bytes per us."""
 
     rate: f8
@@ -50,7 +50,7 @@ class Crossing(Row):
     end: i4
 
 
-class Work(Row):
+class LaneWork(Row):
     """A kernel, of which progress is in blocks' lengths, or a copy, of which it is in bytes; `row` is its launch.
 
     It was `progress` far at time `anchor` and gains `rate` a us. Of the blocks that were `crowd` together, `peak` were
@@ -103,12 +103,16 @@ def pressure(n: int, shares: Rows[Share]) -> float:
     not slowed leave the others only the rest, so x is more than the sum unless all are fully sensitive. It is found by
     Newton's method, exact as soon as it is known who is slowed: mostly after two turns of O(n).
     """
-    x, last, turns = 0.0, 0.0, 0
+    x = 0.0
+    last = 0.0
+    turns = 0
     for i in range(n):
         x += shares[i].load
     while x > 1.0 and abs(x - last) > TIE * x and turns < MOST_TURNS:
         turns += 1
-        last, slowed, unslowed = x, 0.0, 0.0
+        last = x
+        slowed = 0.0
+        unslowed = 0.0
         for i in range(n):
             share = shares[i]
             if share.sensitivity * x > 1.0 - TIE:  # where it is 1, the next turn finds the same who are slowed
@@ -130,26 +134,28 @@ def pressure(n: int, shares: Rows[Share]) -> float:
 # Blocks of a kernel -------------------------------------------------------------------------------
 
 
-def begin_kernel(work: Work, blocks: int) -> None:
+def begin_kernel(work: LaneWork, blocks: int) -> None:
     """Set a kernel to where none of its blocks has been issued."""
-    work.unissued, work.n_cohorts = blocks, 0
+    work.unissued = blocks
+    work.n_cohorts = 0
     work.resident = work.crowd = work.peak = work.top = work.skipped = 0
     work.progress = work.anchor = work.rate = 0.0
 
 
-def progress_of(work: Work, now: float) -> float:
+def progress_of(work: LaneWork, now: float) -> float:
     """Return how far a kernel or copy is."""
     return work.progress + (now - work.anchor) * work.rate
 
 
-def anchor_anew(work: Work, now: float, rate: float) -> None:
+def anchor_anew(work: LaneWork, now: float, rate: float) -> None:
     """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
     if rate != work.rate:
         work.progress = progress_of(work, now)
-        work.anchor, work.rate = now, rate
+        work.anchor = now
+        work.rate = rate
 
 
-def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
+def issue(work: LaneWork, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
     """Put blocks of a kernel on its device.
 
     Notes
@@ -161,10 +167,12 @@ def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float
     work.resident += count
     even = -(-work.resident // sms)
     if even >= fullest(work, sms):
-        work.peak, work.crowd = even, work.resident
+        work.peak = even
+        work.crowd = work.resident
     elif work.resident > work.crowd:
         work.crowd = work.resident
-    due, late = progress_of(work, now) + 1.0, 0
+    due = progress_of(work, now) + 1.0
+    late = 0
     if spread > 0.0 and count > 1 and (work.n_cohorts == 0 or work.unissued == 0):
         late = max(1, LATE * count // 10)
         after = LATENESS * spread * float(count - 1) / float(count + 2)
@@ -173,7 +181,7 @@ def issue(work: Work, cohorts: Rows[Cohort], count: int, sms: int, spread: float
     add_cohort(work, cohorts, due, count - late)
 
 
-def fullest(work: Work, sms: int) -> int:
+def fullest(work: LaneWork, sms: int) -> int:
     """Return the blocks of a kernel on the SM that has most of them.
 
     Notes
@@ -184,7 +192,9 @@ def fullest(work: Work, sms: int) -> int:
     """
     if work.resident >= work.crowd:
         return work.peak
-    part, expected, n = float(work.resident) / float(work.crowd), float(min(sms, work.crowd)), 0
+    part = float(work.resident) / float(work.crowd)
+    expected = float(min(sms, work.crowd))
+    n = 0
     while n < work.peak:
         expected *= part * float(work.peak - n) / float(n + 1)
         if expected < 0.5:
@@ -193,7 +203,7 @@ def fullest(work: Work, sms: int) -> int:
     return max(n, -(-work.resident // sms))
 
 
-def add_cohort(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
+def add_cohort(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
     """Add blocks that end together; of too many cohorts the two closest become one."""
     i = work.n_cohorts
     while i > 0 and not cohorts[i - 1].due < due and not same_due(cohorts[i - 1].due, due):
@@ -208,23 +218,25 @@ def add_cohort(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> Non
     for j in range(1, MAX_COHORTS):
         if cohorts[j + 1].due - cohorts[j].due < cohorts[i + 1].due - cohorts[i].due - 1e-6:  # by more than rounding
             i = j
-    a, b = cohorts[i], cohorts[i + 1]
+    a = cohorts[i]
+    b = cohorts[i + 1]
     total = a.count + b.count
     a.due = (a.due * a.count + b.due * b.count) / float(total)
     a.count = total
     work.n_cohorts -= 1
     for j in range(i + 1, work.n_cohorts):
-        cohorts[j].due, cohorts[j].count = cohorts[j + 1].due, cohorts[j + 1].count
+        cohorts[j].due = cohorts[j + 1].due
+        cohorts[j].count = cohorts[j + 1].count
 
 
-def first_end(work: Work, cohorts: Rows[Cohort]) -> float:
+def first_end(work: LaneWork, cohorts: Rows[Cohort]) -> float:
     """Return when the next blocks of a kernel end at its rate, infinity if it stands still."""
     if work.n_cohorts == 0 or work.rate == 0.0:
         return inf
     return finish_time(work, cohorts[0].due)
 
 
-def end_blocks(work: Work, cohorts: Rows[Cohort], now: float) -> int:
+def end_blocks(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     """Take the blocks off that have ended; return how many."""
     ended = n = 0
     while n < work.n_cohorts and not is_later(finish_time(work, cohorts[n].due), now):
@@ -233,12 +245,13 @@ def end_blocks(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     if n:
         work.n_cohorts -= n
         for j in range(work.n_cohorts):
-            cohorts[j].due, cohorts[j].count = cohorts[j + n].due, cohorts[j + n].count
+            cohorts[j].due = cohorts[j + n].due
+            cohorts[j].count = cohorts[j + n].count
         work.resident -= ended
     return ended
 
 
-def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
+def skip_waves(work: LaneWork, cohorts: Rows[Cohort]) -> bool:
     """Pass over whole refills of all resident blocks but the last `KEPT_WAVES`; return whether there are any."""
     if work.unissued <= KEPT_WAVES * work.resident or work.resident == 0:
         return False
@@ -250,13 +263,16 @@ def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
     return True
 
 
-def undo_skip(work: Work, cohorts: Rows[Cohort], now: float) -> int:
+def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     """Go back to wave by wave; return the blocks that end just now, which are taken off."""
-    progress, n, ended = progress_of(work, now), work.n_cohorts, 0
+    progress = progress_of(work, now)
+    n = work.n_cohorts
+    ended = 0
     tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * work.rate))
     work.n_cohorts = 0
     for j in range(n):
-        due, count = cohorts[j].due, cohorts[j].count
+        due = cohorts[j].due
+        count = cohorts[j].count
         since = progress - (due - 1.0 - work.skipped)  # the last of the refills passed over is over at `due`
         waves = max(0, floor(since + tolerance))  # a late block takes longer than one wave
         ends = waves >= 1 and since - waves <= tolerance
@@ -271,13 +287,15 @@ def undo_skip(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     return ended
 
 
-def _insert(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
+def _insert(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
     """Put a cohort where it belongs among those before it, which leave room."""
     i = work.n_cohorts
     while i > 0 and cohorts[i - 1].due > due:
-        cohorts[i].due, cohorts[i].count = cohorts[i - 1].due, cohorts[i - 1].count
+        cohorts[i].due = cohorts[i - 1].due
+        cohorts[i].count = cohorts[i - 1].count
         i -= 1
-    cohorts[i].due, cohorts[i].count = due, count
+    cohorts[i].due = due
+    cohorts[i].count = count
     work.n_cohorts += 1
 
 
@@ -302,7 +320,7 @@ class Crowd(Row):
     most_warps: f8  # that an SM holds
 
 
-def lay(crowd: Crowd, work: Work, sm_share: float, warps: int) -> None:
+def lay(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> None:
     """Lay the resident blocks of a kernel on the SMs; each loads its own by `sm_share`."""
     if work.resident:
         layers = (work.resident - 1) // crowd.sms
@@ -314,7 +332,7 @@ def lay(crowd: Crowd, work: Work, sm_share: float, warps: int) -> None:
         crowd.top_warps += work.top * warps
 
 
-def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float:
+def crowded_load(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> float:
     """Return the load on the fullest SM that a kernel is on.
 
     Notes
@@ -340,7 +358,7 @@ def crowded_load(crowd: Crowd, work: Work, sm_share: float, warps: int) -> float
 
 
 def go_on_alone(
-    work: Work, cohorts: Rows[Cohort], now: float, residency: int, sms: int, sm_share: float, spread: float
+    work: LaneWork, cohorts: Rows[Cohort], now: float, residency: int, sms: int, sm_share: float, spread: float
 ) -> float:
     """Let a kernel by itself issue what fits, at the end of an instant; return when its next blocks end."""
     if work.skipped:
@@ -366,7 +384,7 @@ class Solo(Table):
     sm_share: Column[f8]
     spread: Column[f8]
     units: Column[f8] = length("n")
-    work: Rows[Work] = length("1")
+    work: Rows[LaneWork] = length("1")
     cohorts: Rows[Cohort] = length(f"{MAX_COHORTS + 1}")
 
 
@@ -385,7 +403,7 @@ def find_units(s: Solo) -> None:
         s.units[i] = now
 
 
-def finish_time(work: Work, due: float) -> float:
+def finish_time(work: LaneWork, due: float) -> float:
     """Return when a kernel or copy is as far as `due` at its rate."""
     return work.anchor + (due - work.progress) / work.rate
 

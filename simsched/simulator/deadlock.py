@@ -33,14 +33,20 @@ def deadlock(
             texts.append(f"{who} at a barrier of {device}")
         elif program.action[i] in (LAUNCH, COPY):
             absent = _absent_ranks(program, i, heads)
-            reason = f"for {absent}" if absent else "behind others of its hardware queue"
+            if absent:
+                reason = f"for {absent}"
+            else:
+                reason = "behind others of its hardware queue"
             if not absent and program.graph.meetings:
                 reason += " or of the device"
             texts.append(f"{_next_launch(program, i, who)} on {device} {reason}")
         else:
             event = _event(program, int(program.argument[i]), issued)
             texts.append(f"{_next_launch(program, i, who)} on {device} for {event}")
-    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    if len(texts) > _SHOWN:
+        more = f"; and {len(texts) - _SHOWN} more"
+    else:
+        more = ""
     return DeadlockError(f"deadlock in {program.graph.name!r}: waiting are {'; '.join(texts[:_SHOWN])}{more}")
 
 
@@ -60,15 +66,22 @@ def _absent_ranks(program: Program, i: int, heads: Set[int]) -> str:
         return ""
     there = {int(program.launches.op[program.argument[k]]) for k in heads if program.action[k] == LAUNCH}
     absent = [repr(program.graph.names[member]) for member in meeting.members if member not in there]
-    more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
-    return f"{', '.join(absent[:_SHOWN])}{more} of group {meeting.collective.group!r}" if absent else ""
+    if len(absent) > _SHOWN:
+        more = f" and {len(absent) - _SHOWN} more"
+    else:
+        more = ""
+    if absent:
+        return f"{', '.join(absent[:_SHOWN])}{more} of group {meeting.collective.group!r}"
+    return ""
 
 
 def _next_launch(program: Program, i: int, who: str) -> str:
     """Return who waits: the operator that is launched next by the same thread, else `who`."""
     end = program.thread_ptr[np.searchsorted(program.thread_ptr, i, side="right")]
     launches = i + np.flatnonzero(program.action[i:end] == LAUNCH)
-    return repr(program.graph.names[program.launches.op[program.argument[launches[0]]]]) if len(launches) else who
+    if len(launches):
+        return repr(program.graph.names[program.launches.op[program.argument[launches[0]]]])
+    return who
 
 
 def _event(program: Program, event: int, issued: Sequence[bool]) -> str:

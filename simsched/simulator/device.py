@@ -7,7 +7,7 @@ from typing import Final
 from simsched.base.units import TIE
 from simsched.simulator.contention import (
     SATURATED,
-    Work,
+    LaneWork,
     add_cohort,
     anchor_anew,
     begin_kernel,
@@ -24,7 +24,7 @@ from simsched.simulator.contention import (
     skip_waves,
     undo_skip,
 )
-from simsched.simulator.state import COHORTS, Launch, Room, State
+from simsched.simulator.state import COHORTS, LaunchDemand, Room, State
 
 LEAST_UNIT: Final = float_info.min
 """Us below which blocks take no time, or so little that their rate overflows."""
@@ -34,25 +34,40 @@ MOST_DRAWN: Final = 2.0
 
 def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
-    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
-    work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
+    launch = s.launches[row]
+    work = s.work[lane]
+    device = s.devices[d]
+    work.row = row
+    work.solo = launch.solo
+    work.unit = launch.unit
+    work.dram_share = launch.dram_share
     if s.jittered:  # it is drawn out or shortened as the sample says
         work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
-    work.latency = min(device.kernel_latency, work.solo) if launch.blocks else 0.0
-    work.sms, work.residency = s.lanes[lane].sms, launch.residency
-    work.arrival, work.place, work.start = s.now, place, -1.0
+    if launch.blocks:
+        work.latency = min(device.kernel_latency, work.solo)
+    else:
+        work.latency = 0.0
+    work.sms = s.lanes[lane].sms
+    work.residency = launch.residency
+    work.arrival = s.now
+    work.place = place
+    work.start = -1.0
     if s.jittered:
         work.unit = work.solo - work.latency
         if launch.blocks:  # which load DRAM less the longer they take
-            most, sms = float(min(launch.blocks, launch.residency)), float(device.sms)
+            most = float(min(launch.blocks, launch.residency))
+            sms = float(device.sms)
             most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
-            work.dram_share = min(most, launch.traffic / work.unit) if work.unit > 0.0 else 0.0
+            if work.unit > 0.0:
+                work.dram_share = min(most, launch.traffic / work.unit)
+            else:
+                work.dram_share = 0.0
             work.unit /= launch.units
     if s.n_partitions > 0 and s.lanes[lane].rooms >= 0 and launch.blocks:
         _bind(work, launch, device.sms)
 
 
-def _bind(work: Work, launch: Launch, sms: int) -> None:
+def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
     """Let a kernel run on the SMs of its partition alone, of so many that the device has.
 
     One that DRAM binds has fewer blocks there, and each of them takes up to `MOST_DRAWN` times its share of DRAM, as
@@ -81,14 +96,16 @@ def enter(s: State, d: int, lane: int) -> None:
     if s.launches[work.row].blocks:
         enqueue(s, d, lane)
     else:  # one piece of work that needs no place
-        work.start, work.resident = s.now, 1
+        work.start = s.now
+        work.resident = 1
         add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
         start_running(s, d, lane)
 
 
 def enqueue(s: State, d: int, lane: int) -> None:
     """Put a kernel among those with blocks to issue, by priority, arrival, place in the program."""
-    device, base = s.devices[d], d * s.width
+    device = s.devices[d]
+    base = d * s.width
     i = device.n_queue
     while i > 0 and _before(s, lane, s.queued[base + i - 1]):
         s.queued[base + i] = s.queued[base + i - 1]
@@ -99,7 +116,8 @@ def enqueue(s: State, d: int, lane: int) -> None:
 
 def _before(s: State, a: int, b: int) -> bool:
     """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, place."""
-    mine, theirs = s.work[a], s.work[b]
+    mine = s.work[a]
+    theirs = s.work[b]
     priority = s.launches[mine.row].priority - s.launches[theirs.row].priority
     if priority != 0:
         return priority < 0
@@ -110,7 +128,9 @@ def _before(s: State, a: int, b: int) -> bool:
 
 def start_running(s: State, d: int, lane: int) -> None:
     """Put a kernel among those that run, by row."""
-    device, base, row = s.devices[d], d * s.width, s.work[lane].row
+    device = s.devices[d]
+    base = d * s.width
+    row = s.work[lane].row
     i = device.n_running
     while i > 0 and s.work[s.running[base + i - 1]].row > row:
         s.running[base + i] = s.running[base + i - 1]
@@ -135,7 +155,10 @@ def refill(s: State, d: int) -> float:
             free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
         _issue_blocks(s, d)
         # whole refills of the head of the queue are passed over: until the last ones nothing else can change
-        lane = s.queued[d * s.width] if device.n_queue else -1
+        if device.n_queue:
+            lane = s.queued[d * s.width]
+        else:
+            lane = -1
         if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0 and s.lanes[lane].rooms < 0):
             is_exchange = s.launches[s.work[lane].row].meeting >= 0
             if not is_exchange and skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
@@ -152,7 +175,8 @@ def _issue_blocks(s: State, d: int) -> None:
 
     One whose partition is full holds up nobody.
     """
-    device, first = s.devices[d], 0
+    device = s.devices[d]
+    first = 0
     while True:
         i = _next_able(s, d, first)
         if i == device.n_queue:
@@ -191,7 +215,8 @@ def _leave_queue(s: State, d: int, place: int) -> None:
 
 def _interleave(s: State, d: int, head: int, place: int) -> None:
     """Let the next kernel, at a place of the queue, have its share of slots that have just come free."""
-    slots, following = _fits(s, d, head), s.queued[d * s.width + place]
+    slots = _fits(s, d, head)
+    following = s.queued[d * s.width + place]
     given = int(s.devices[d].interleave * slots + TIE)
     waits = s.work[following].start < 0 and is_later(s.devices[d].next_start, s.now)
     if given and not waits and s.launches[s.work[following].row].priority == s.launches[s.work[head].row].priority:
@@ -203,7 +228,8 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
 
 def _fits(s: State, d: int, lane: int) -> int:
     """Return how many more blocks of a kernel fit on the device."""
-    work, launch = s.work[lane], s.launches[s.work[lane].row]
+    work = s.work[lane]
+    launch = s.launches[s.work[lane].row]
     count = min(work.residency - work.resident, _holds(s.free[d], launch))
     if s.n_partitions > 0 and s.lanes[lane].rooms >= 0:
         count = min(count, _holds(s.free[s.lanes[lane].rooms], launch))
@@ -213,7 +239,7 @@ def _fits(s: State, d: int, lane: int) -> int:
     return max(0, count)
 
 
-def _holds(free: Room, launch: Launch) -> int:
+def _holds(free: Room, launch: LaunchDemand) -> int:
     """Return how many blocks of a launch some room holds."""
     count = free.blocks
     if launch.warps:
@@ -227,8 +253,11 @@ def _holds(free: Room, launch: Launch) -> int:
 
 def _taken_sms(s: State, d: int, lane: int) -> int:
     """Return how many SMs hold blocks of which none shares an SM with a block of a kernel."""
-    device, launch, room = s.devices[d], s.launches[s.work[lane].row], s.room[d]
-    taken, running = 0, s.running[d * s.width :]
+    device = s.devices[d]
+    launch = s.launches[s.work[lane].row]
+    room = s.room[d]
+    taken = 0
+    running = s.running[d * s.width :]
     for i in range(device.n_running):
         other = s.work[running[i]]
         beside = s.launches[other.row]
@@ -248,7 +277,7 @@ def _met_sms(s: State, d: int, lane: int, other: int) -> int:
     return -(-held * s.lanes[lane].sms // s.devices[d].sms)
 
 
-def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
+def _share_an_sm(launch: LaunchDemand, other: LaunchDemand, room: Room, sms: int) -> bool:
     """Return whether an SM has room for a block of each of two launches."""
     return (
         (launch.warps + other.warps) * sms <= room.warps
@@ -265,7 +294,7 @@ def take(s: State, d: int, lane: int, count: int) -> None:
         _take_of(s.free[s.lanes[lane].rooms], launch, count)
 
 
-def _take_of(free: Room, launch: Launch, count: int) -> None:
+def _take_of(free: Room, launch: LaunchDemand, count: int) -> None:
     free.warps -= count * launch.warps
     free.blocks -= count
     free.registers -= count * launch.registers
@@ -273,7 +302,8 @@ def _take_of(free: Room, launch: Launch, count: int) -> None:
 
 
 def _issue(s: State, d: int, lane: int, most: int) -> None:
-    work, device = s.work[lane], s.devices[d]
+    work = s.work[lane]
+    device = s.devices[d]
     count = min(most, work.unissued, _fits(s, d, lane))
     if count <= 0:
         return
@@ -303,8 +333,11 @@ def free_blocks(s: State, d: int, lane: int, count: int) -> None:
 
 def end_due(s: State, d: int) -> int:
     """End the blocks that are due; return the number of kernels of which these were the last: lanes in `over`."""
-    device, running = s.devices[d], s.running[d * s.width :]
-    n, device.n_running, ended = device.n_running, 0, 0
+    device = s.devices[d]
+    running = s.running[d * s.width :]
+    n = device.n_running
+    device.n_running = 0
+    ended = 0
     for i in range(n):
         lane = running[i]
         work = s.work[lane]
@@ -323,8 +356,10 @@ def end_due(s: State, d: int) -> int:
 
 def leave(s: State, d: int, lane: int) -> None:
     """Take a collective that is over off its device."""
-    device, base = s.devices[d], d * s.width
-    n, device.n_running = device.n_running, 0
+    device = s.devices[d]
+    base = d * s.width
+    n = device.n_running
+    device.n_running = 0
     for i in range(n):
         other = s.running[base + i]
         if other != lane:
@@ -336,16 +371,21 @@ def leave(s: State, d: int, lane: int) -> None:
 
 def _share(s: State, d: int) -> float:
     """Compute loads and rates, anchor anew what changed its rate; return when the next blocks end."""
-    device, running = s.devices[d], s.running[d * s.width :]
-    crowd, n = s.crowds[d], device.n_running
+    device = s.devices[d]
+    running = s.running[d * s.width :]
+    crowd = s.crowds[d]
+    n = device.n_running
     crowd.below = crowd.below_warps = crowd.top_load = crowd.top_warps = 0.0
     crowd.tops = 0
     without_grid = warps = 0.0
     compute = memory = blocks = 0
     for i in range(n):
-        work, sm = s.work[running[i]], s.shares[i]
-        launch, resident = s.launches[work.row], work.resident
-        sm.load, sm.sensitivity = resident * launch.sm_share, launch.alpha
+        work = s.work[running[i]]
+        sm = s.shares[i]
+        launch = s.launches[work.row]
+        resident = work.resident
+        sm.load = resident * launch.sm_share
+        sm.sensitivity = launch.alpha
         if launch.blocks:
             lay(crowd, work, launch.sm_share, launch.warps)
             sm.load /= device.sms
@@ -358,29 +398,40 @@ def _share(s: State, d: int) -> float:
             memory += launch.kind == 1
     crowd.below += without_grid
     sm_load = crowd.below + crowd.top_load / device.sms
-    pressed = pressure(n, s.shares) / sm_load if sm_load > 1.0 else 1.0
+    if sm_load > 1.0:
+        pressed = pressure(n, s.shares) / sm_load
+    else:
+        pressed = 1.0
     issued = 0.0
     for i in range(n):
         work = s.work[running[i]]
-        launch, load = s.launches[work.row], sm_load
+        launch = s.launches[work.row]
+        load = sm_load
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = max(1.0, launch.alpha * (load * pressed))
         if s.n_partitions > 0 and s.lanes[running[i]].rooms >= 0:
             work.slowed = max(1.0, launch.alpha * _load_on_partition(s, d, running[i]))
         issued += s.shares[i].load / work.slowed
-    excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
+    # the fullest SMs are estimates: together no more than there is
+    if issued > SATURATED:
+        excess = issued
+    else:
+        excess = 1.0
     dram_load = device.copy_load
     for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
-        work, dram = s.work[running[i]], s.shares[i]
+        work = s.work[running[i]]
+        dram = s.shares[i]
         launch = s.launches[work.row]
         if not is_unslowed(launch):
             work.slowed *= excess
-        dram.load, dram.sensitivity = work.resident * work.dram_share / work.slowed, launch.beta / work.slowed
+        dram.load = work.resident * work.dram_share / work.slowed
+        dram.sensitivity = launch.beta / work.slowed
         dram_load += dram.load
     dram_pressure = dram_load
     if dram_load > 1.0:
-        s.shares[n].load, s.shares[n].sensitivity = device.copy_load, 0.0
+        s.shares[n].load = device.copy_load
+        s.shares[n].sensitivity = 0.0
         dram_pressure = pressure(n + 1, s.shares)
     earliest = inf
     for i in range(n):
@@ -404,8 +455,12 @@ def _load_on_partition(s: State, d: int, lane: int) -> float:
 
     Their blocks lie on SMs outside of partitions until these are as full, and then on all alike.
     """
-    device, running, work = s.devices[d], s.running[d * s.width :], s.work[lane]
-    launch, outside, blocks = s.launches[work.row], device.sms, 0
+    device = s.devices[d]
+    running = s.running[d * s.width :]
+    work = s.work[lane]
+    launch = s.launches[work.row]
+    outside = device.sms
+    blocks = 0
     spread = whole = 0.0
     for i in range(device.n_running):
         other = s.work[running[i]]
@@ -426,7 +481,7 @@ def _load_on_partition(s: State, d: int, lane: int) -> float:
     return load
 
 
-def is_unslowed(launch: Launch) -> bool:
+def is_unslowed(launch: LaunchDemand) -> bool:
     """Return whether the blocks of a launch wait for links, so that nothing on the device slows them."""
     return launch.alpha == 0.0 and launch.beta == 0.0
 
@@ -451,8 +506,12 @@ def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float
         device.point = s.n_points
         s.n_points += 1
         point = s.points[device.point]
-        point.device, point.time = d, time
-    point.sm, point.dram, point.warps, point.active = sm_load, dram_load, warps, active
+        point.device = d
+        point.time = time
+    point.sm = sm_load
+    point.dram = dram_load
+    point.warps = warps
+    point.active = active
 
 
 # A kernel that has had a device to itself, which the compiled engine runs without events ---------------------
@@ -460,7 +519,9 @@ def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float
 
 def run_alone(s: State, d: int, lane: int) -> None:
     """Find how far a kernel is that has had the device to itself: what it did before this instant."""
-    work, cohorts, device = s.work[lane], s.cohorts[COHORTS * lane :], s.devices[d]
+    work = s.work[lane]
+    cohorts = s.cohorts[COHORTS * lane :]
+    device = s.devices[d]
     launch = s.launches[work.row]
     begin_kernel(work, launch.blocks)
     now = end = work.start
@@ -484,8 +545,10 @@ def run_alone(s: State, d: int, lane: int) -> None:
 
 def join_others(s: State, d: int) -> None:
     """Let a kernel that has had the device to itself go on as one among others."""
-    device, lane = s.devices[d], s.devices[d].alone
-    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
+    device = s.devices[d]
+    lane = s.devices[d].alone
+    work = s.work[lane]
+    cohorts = s.cohorts[COHORTS * lane :]
     device.alone = -1
     if work.start < 0.0:  # it came just now
         enqueue(s, d, lane)

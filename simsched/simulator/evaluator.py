@@ -14,9 +14,9 @@ from simsched.model.graph.groups import together_on
 from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
-from simsched.simulator.compiled import OVER
-from simsched.simulator.prepared import Plan, begin, finish
+from simsched.simulator.prepared import Layout, begin, finish
 from simsched.simulator.simulate import simulate
+from simsched.simulator.state import OVER
 from simsched.simulator.workload import demand_on
 
 Columns = npt.NDArray[np.int64]
@@ -61,13 +61,23 @@ class Evaluator:
     def __init__(self, schedule: Schedule, cluster: Target, cost: CostModel | None = None) -> None:
         schedule, cluster = upon(cluster, schedule)
         schedule.check(cluster)
-        self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
+        self.graph = schedule.graph
+        self.cluster = cluster
+        self.execution = schedule.execution
         self._rewriting = schedule.rewriting
-        self._events, self._partitions = schedule.events, schedule.partitions
+        self._events = schedule.events
+        self._partitions = schedule.partitions
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
-        self._cost = None if cost is default_cost else cost
-        self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
+        if cost is default_cost:
+            self._cost = None
+        else:
+            self._cost = cost
+        # Devices that cost the same: those of a kind, to the default cost model.
+        if self._cost is None:
+            self._alike = cluster.kind
+        else:
+            self._alike = np.arange(len(cluster))
         self._rows: dict[int, npt.NDArray[Any]] = {}
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
         self._columns: Columns = np.array([getattr(schedule, name) for name in _COLUMNS], np.int64)  # (4, n_ops)
@@ -145,7 +155,8 @@ class Evaluator:
         """
         if self._before is None:
             raise ScheduleError("there is no step to take back")
-        (self._columns, self.makespan), self._before = self._before, None
+        (self._columns, self.makespan) = self._before
+        self._before = None
         return self.makespan
 
     def schedule(self, scheduler: str = "custom", estimate: float | None = None) -> Schedule:
@@ -183,31 +194,42 @@ class Evaluator:
     def _step(self, columns: Columns) -> float:
         makespan = self._simulate(columns)
         self._before = self._columns, self.makespan
-        self._columns, self.makespan = columns, makespan
+        self._columns = columns
+        self.makespan = makespan
         return makespan
 
     def _simulate(self, columns: Columns) -> float:
         program = self._program(columns)
-        launches = self._launches(program, columns) if self._runs(columns) else None
+        if self._runs(columns):
+            launches = self._launches(program, columns)
+        else:
+            launches = None
         if launches is not None:
             with suppress(ClusterError):  # a copy without a way to its destination
-                run = Plan(program, self.cluster).take()
+                run = Layout(program, self.cluster).take()
                 begin(run, launches)
-                return run.makespan if finish(run) == OVER else inf
+                if finish(run) == OVER:
+                    return run.makespan
+                return inf
         return inf
 
     def _program(self, columns: Columns) -> Program:
         """Return the program of what columns say; what is no placement is refused."""
         op, device, stream, stage = columns
         program = self._lowering.program(op, device, stream, stage, self._priority[op])
-        return program.bound_to(self._partitions) if self._partitions else program
+        if self._partitions:
+            return program.bound_to(self._partitions)
+        return program
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""
-        src, dst, by_op = self.graph.src, self.graph.dst, np.empty_like(columns)
+        src = self.graph.src
+        dst = self.graph.dst
+        by_op = np.empty_like(columns)
         by_op[:, columns[_OP]] = np.arange(len(self.graph)), *columns[1:]
         place, device, stream, stage = by_op
-        late, together = place[src] > place[dst], device[src] == device[dst]
+        late = place[src] > place[dst]
+        together = device[src] == device[dst]
         if (late if self.execution == "graph" else late & together).any():
             return False
         if any(together_on(meeting, device) is not None for meeting in self.graph.meetings):
@@ -226,14 +248,16 @@ class Evaluator:
         numbers = np.unique(alike).tolist()
         for number in numbers:
             if number not in self._rows:  # what all launches ask for on the devices of this number
-                d, options = int(np.argmax(self._alike == number)), {"priority": self._priority, "refuse_unfit": False}
+                d = int(np.argmax(self._alike == number))
+                options = {"priority": self._priority, "refuse_unfit": False}
                 times = operator_times(self.graph, self.cluster.devices[d], self._cost)
                 self._rows[number] = demand_on(self.graph, self.cluster, d, times, **options)
         rows = self._rows[numbers[0]]
         if len(numbers) > 1:
             home = np.empty(len(self.graph), np.int64)
             home[columns[_OP]] = alike
-            op, kernel = program.launches.op, program.launches.kernel
+            op = program.launches.op
+            kernel = program.launches.kernel
             which = np.searchsorted(numbers, home[op])
             tables = [self._rows[number] for number in numbers]
             base = np.cumsum([0, *map(len, tables)])
@@ -247,4 +271,6 @@ class Evaluator:
             times = group_times(self.graph, self.cluster, home)[program.launches.op]
             rows = rows.copy()
             rows["solo"] = np.where(np.isnan(times), rows["solo"], times)
-        return rows if np.isfinite(rows["unit"]).all() else None
+        if np.isfinite(rows["unit"]).all():
+            return rows
+        return None

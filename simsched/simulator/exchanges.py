@@ -23,26 +23,31 @@ def arrive(s: State, lane: int) -> int:
     exchange.arrived += 1
     if exchange.arrived < exchange.end_member - exchange.first_member:
         return -1
-    time, latest = 0.0, -1
+    time = 0.0
+    latest = -1
     for k in range(exchange.first_member, exchange.end_member):
         time = max(time, s.work[s.member_lane[k]].solo)
         if latest < 0 or s.member_time[k] > s.member_time[latest]:
             latest = k
     for k in range(exchange.first_member, exchange.end_member):
         member = s.work[s.member_lane[k]]
-        member.start, member.solo = s.now, time
+        member.start = s.now
+        member.solo = time
     last = s.lanes[s.member_lane[latest]]
-    exchange.cause, exchange.ready = last.span_cause, last.ready
+    exchange.cause = last.span_cause
+    exchange.ready = last.ready
     exchange.stretch = time / exchange.solo
     return launch.meeting
 
 
 def follow_last(s: State, number: int) -> None:
     """Let a rank that has waited for others be as ready as the last of them, and have its cause."""
-    lane, launch = s.lanes[number], s.launches[s.work[number].row]
+    lane = s.lanes[number]
+    launch = s.launches[s.work[number].row]
     exchange = s.exchanges[launch.meeting]
     if is_later(s.work[number].start, s.member_time[exchange.first_member + launch.rank]):
-        lane.ready, lane.span_cause = exchange.ready, exchange.cause
+        lane.ready = exchange.ready
+        lane.span_cause = exchange.cause
 
 
 def end_exchange(s: State, meeting: int) -> None:

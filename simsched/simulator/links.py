@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from simsched.simulator.contention import Crossing, anchor_anew, finish_time, is_later
+from simsched.simulator.contention import FlowPath, anchor_anew, finish_time, is_later
 from simsched.simulator.state import State
 
 _BEHIND_COPIES: Final = 2**30
@@ -12,8 +12,10 @@ _BEHIND_COPIES: Final = 2**30
 
 def begin_flow(s: State, lane: int, copy: int) -> None:
     """Begin to move the bytes of a copy at the head of a lane; of those that begin in one instant by their numbers."""
-    flow, i = s.work[lane], s.n_flows
-    flow.row, flow.arrival = copy, s.now
+    flow = s.work[lane]
+    i = s.n_flows
+    flow.row = copy
+    flow.arrival = s.now
     flow.progress = flow.anchor = flow.rate = 0.0
     while i > 0 and s.work[s.flows[i - 1]].arrival == s.now and s.work[s.flows[i - 1]].row > copy:
         s.flows[i] = s.flows[i - 1]
@@ -30,7 +32,9 @@ def begin_exchange(s: State, meeting: int) -> None:
 def _nbytes(s: State, f: int) -> float:
     """Return the bytes of a flow: of a collective those that each rank sends."""
     who = s.flows[f]
-    return s.copy_nbytes[s.work[who].row] if who < s.n_lanes else s.exchanges[who - s.n_lanes].nbytes
+    if who < s.n_lanes:
+        return s.copy_nbytes[s.work[who].row]
+    return s.exchanges[who - s.n_lanes].nbytes
 
 
 def _flow_rates(s: State) -> None:
@@ -48,7 +52,8 @@ def _flow_rates(s: State) -> None:
     for d in range(s.n_devices):
         s.devices[d].n_moving = 0
     for f in range(s.n_flows):
-        lane, flow = s.flows[f], s.crossings[f]
+        lane = s.flows[f]
+        flow = s.crossings[f]
         if lane >= s.n_lanes:
             at = _cross_exchange(s, f, at)
             weighted = 1
@@ -56,15 +61,20 @@ def _flow_rates(s: State) -> None:
         source = s.devices[s.lanes[lane].device]
         source.n_moving += 1
         if source.n_moving > source.copy_engines:  # each copy has an engine to itself; the others wait in order
-            flow.rate, flow.first, flow.end = 0.0, at, at
+            flow.rate = 0.0
+            flow.first = at
+            flow.end = at
             continue
-        route, d = s.routes[s.copy_route[s.work[lane].row]], s.lanes[lane].device
+        route = s.routes[s.copy_route[s.work[lane].row]]
+        d = s.lanes[lane].device
         s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
-        flow.rate, flow.first = inf, at  # which stays if all that it crosses is unlimited
+        flow.rate = inf  # it stays so if all that the flow crosses is unlimited
+        flow.first = at
         for k in range(route.first, route.end):
             s.crossed[at] = s.route_channels[k]
             at += 1
-        s.crossed[at], s.crossed[at + 1] = s.n_channels - s.n_devices + d, s.n_channels + f
+        s.crossed[at] = s.n_channels - s.n_devices + d
+        s.crossed[at + 1] = s.n_channels + f
         at += 2
         flow.end = at
         for k in range(flow.first, flow.end):
@@ -79,11 +89,13 @@ def _flow_rates(s: State) -> None:
         _share_weighted(s, n_live)
         return
     while True:
-        tightest, share = -1, inf
+        tightest = -1
+        share = inf
         for i in range(n_live):
             channel = s.channels[s.live[i]]
             if channel.users > 0 and channel.left / channel.users < share:
-                tightest, share = s.live[i], channel.left / channel.users
+                tightest = s.live[i]
+                share = channel.left / channel.users
         if tightest < 0:
             return
         for f in range(s.n_flows):
@@ -99,14 +111,18 @@ def _flow_rates(s: State) -> None:
 
 def _cross_exchange(s: State, f: int, start: int) -> int:
     """Note the channels of a collective from a place on; return the place behind them."""
-    flow, at = s.crossings[f], start
+    flow = s.crossings[f]
+    at = start
     exchange = s.exchanges[s.flows[f] - s.n_lanes]
     s.channels[s.n_channels + f].capacity = exchange.rate / exchange.stretch
-    flow.rate, flow.first = inf, start
+    flow.rate = inf
+    flow.first = start
     for k in range(exchange.first, exchange.end):
-        s.crossed[at], s.weights[at] = s.exchange_channels[k], s.exchange_weights[k] * min(1.0, exchange.stretch)
+        s.crossed[at] = s.exchange_channels[k]
+        s.weights[at] = s.exchange_weights[k] * min(1.0, exchange.stretch)
         at += 1
-    s.crossed[at], s.weights[at] = s.n_channels + f, 1.0
+    s.crossed[at] = s.n_channels + f
+    s.weights[at] = 1.0
     flow.end = at + 1
     return at + 1
 
@@ -126,16 +142,19 @@ def _share_weighted(s: State, in_use: int) -> None:
             channel = s.channels[s.crossed[k]]
             if channel.users == 0:
                 s.live[n] = s.crossed[k]
-                channel.left, channel.load = channel.capacity, 0.0
+                channel.left = channel.capacity
+                channel.load = 0.0
                 n += 1
             channel.users += 1
             channel.load += s.weights[k]
     while True:
-        tightest, share = -1, inf
+        tightest = -1
+        share = inf
         for i in range(n):
             channel = s.channels[s.live[i]]
             if channel.users > 0 and channel.left / channel.load < share:
-                tightest, share = s.live[i], channel.left / channel.load
+                tightest = s.live[i]
+                share = channel.left / channel.load
         if tightest < 0:
             return
         for f in range(s.n_flows):
@@ -150,7 +169,7 @@ def _share_weighted(s: State, in_use: int) -> None:
                         channel.load -= s.weights[k]
 
 
-def _crosses(s: State, flow: Crossing, channel: int) -> bool:
+def _crosses(s: State, flow: FlowPath, channel: int) -> bool:
     for k in range(flow.first, flow.end):
         if s.crossed[k] == channel:
             return True
@@ -164,7 +183,8 @@ def share_flows(s: State) -> float:
         s.devices[s.loaded[k]].new_load = 0.0
     earliest = inf
     for f in range(s.n_flows):
-        lane, rate = s.flows[f], s.crossings[f].rate
+        lane = s.flows[f]
+        rate = s.crossings[f].rate
         flow = s.work[lane]
         anchor_anew(flow, s.now, rate)
         if rate == 0.0:
@@ -184,7 +204,8 @@ def _load(s: State, d: int, rate: float) -> None:
     """Let a copy load the DRAM of a device."""
     device = s.devices[d]
     if not device.loaded:
-        device.loaded, device.new_load = 1, 0.0
+        device.loaded = 1
+        device.new_load = 0.0
         s.loaded[s.n_loaded] = d
         s.n_loaded += 1
     device.new_load += rate / device.bandwidth
@@ -192,7 +213,9 @@ def _load(s: State, d: int, rate: float) -> None:
 
 def take_loads(s: State) -> int:
     """Let devices have their new loads; return to how many of them that matters: numbers in `over`."""
-    n, s.n_loaded, changed = s.n_loaded, 0, 0
+    n = s.n_loaded
+    s.n_loaded = 0
+    changed = 0
     for k in range(n):
         d = s.loaded[k]
         device = s.devices[d]
@@ -209,7 +232,9 @@ def take_loads(s: State) -> int:
 
 def end_due_flows(s: State) -> int:
     """Take off the flows whose last byte has arrived; return how many: in `over` lanes, or behind these collectives."""
-    n, s.n_flows, ended = s.n_flows, 0, 0
+    n = s.n_flows
+    s.n_flows = 0
+    ended = 0
     for f in range(n):
         lane = s.flows[f]
         if s.work[lane].rate == 0.0 or is_later(finish_time(s.work[lane], _nbytes(s, f)), s.now):

@@ -32,7 +32,7 @@ class Taken(NamedTuple):
     ranks: int
 
 
-def taken(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
+def loads_on_links(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
     """Return what each collective of a graph takes on a cluster.
 
     Parameters
@@ -48,13 +48,13 @@ def taken(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
     found = []
     for meeting in graph.meetings:
         try:
-            found.append(_taken(meeting, cluster, home[list(meeting.members)].tolist()))
+            found.append(_load_on_links(meeting, cluster, home[list(meeting.members)].tolist()))
         except ClusterError:  # its time must be known, else whoever asks for it is told
             found.append(Taken(_UNLINKED, (), len(meeting.members)))
     return found
 
 
-def _taken(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
+def _load_on_links(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
     """Return what a collective takes whose ranks are on some devices."""
     if meeting.is_symmetric:
         return taken_on(cluster, homes[0], exchange_on(meeting.collective, cluster.devices[homes[0]]))
@@ -71,13 +71,14 @@ def taken_on(cluster: Cluster, d: int, needed: Exchange) -> Taken:
 
 def rows_of(found: Sequence[Taken]) -> dict[str, npt.NDArray[Any]]:
     """Return columns of a `State` that are about collectives."""
-    rows = np.zeros(len(found), state.Exchange.dtype)
+    rows = np.zeros(len(found), state.ExchangeState.dtype)
     for name in ("latency", "nbytes", "rate"):
         rows[name] = [getattr(each.exchange, name) for each in found]
     rows["solo"] = [each.exchange.time for each in found]
     for name, sizes in (("", [len(each.channels) for each in found]), ("_member", [each.ranks for each in found])):
         ends = np.cumsum(sizes, dtype=np.int64)
-        rows[f"first{name}"], rows[f"end{name}"] = ends - sizes, ends
+        rows[f"first{name}"] = ends - sizes
+        rows[f"end{name}"] = ends
     crossed = [pair for each in found for pair in each.channels]
     return {
         "exchanges": rows,

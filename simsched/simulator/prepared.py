@@ -14,11 +14,11 @@ from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load
 from simsched.simulator import state
-from simsched.simulator.compiled import FULL, MOST_POINTS, NEW, OVER, RUNNING, run_samples
+from simsched.simulator.compiled import MOST_POINTS, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.meetings import rows_of, taken
-from simsched.simulator.state import Point, Span, State
+from simsched.simulator.meetings import loads_on_links, rows_of
+from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, SpanRecord, State
 from simsched.simulator.workload import demand
 
 Array = npt.NDArray[Any]
@@ -27,12 +27,12 @@ _CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 def begin_curves(s: State, room: int) -> None:
     """Let load curves be recorded, with room for so many points at first, beside one for each device."""
-    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, Point.dtype), room + s.n_devices, 1
+    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, LoadPoint.dtype), room + s.n_devices, 1
 
 
 def enlarge(s: State) -> None:
     """Make room for more points of load curves."""
-    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, Point.dtype)])
+    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, LoadPoint.dtype)])
     s.point_room *= 4
 
 
@@ -54,8 +54,12 @@ def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
         Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
     """
     found = np.empty(1 if factors is None else len(factors))
-    s["launches"], s["makespans"] = launches, found
-    s.n_samples, s.sample, s.jittered, s.status = len(found), 0, factors is not None, NEW
+    s["launches"] = launches
+    s["makespans"] = found
+    s.n_samples = len(found)
+    s.sample = 0
+    s.jittered = factors is not None
+    s.status = NEW
     if factors is not None:
         s["factors"] = factors
     return found
@@ -113,7 +117,9 @@ def find_streams(s: Search) -> None:
             s.uses[4 * s.n_lanes + action] = s.uses[4 * k + action]
         if n:
             lane = s.lanes[s.n_lanes]
-            lane.device, lane.stream, lane.first = k // s.room, k % s.room, first
+            lane.device = k // s.room
+            lane.stream = k % s.room
+            lane.first = first
             first += n
             s.n_lanes += 1
     for i in range(s.n):
@@ -129,7 +135,9 @@ def find_streams(s: Search) -> None:
 
 _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
-_PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
+# Attributes in which a cluster and a program store what was prepared of them.
+_PLATFORM = "_platform"
+_LAYOUT = "_layout"
 
 
 class Platform:
@@ -165,7 +173,7 @@ class Platform:
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array(room, np.int64).view(state.Room.dtype),
         }
-        self.devices = np.zeros(len(devices), state.Device.dtype)
+        self.devices = np.zeros(len(devices), state.DeviceState.dtype)
         for name in (
             "contention",
             "interleave",
@@ -194,7 +202,8 @@ class Platform:
         self.graph_issue, self.graph_join = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
-        self.cluster, self._routes = cluster, dict[bytes, Routes]()
+        self.cluster = cluster
+        self._routes = dict[bytes, Routes]()
 
     def routes(self, source: Ints, target: Ints) -> Routes:
         """Return the routes from some devices to others, found once."""
@@ -205,14 +214,14 @@ class Platform:
 
 
 def platform_of(cluster: Cluster) -> Platform:
-    """Return the platform of a cluster, made when it is first asked for."""
+    """Return the platform of a cluster; it is computed once and stored with the cluster."""
     found: Platform | None = cluster.__dict__.get(_PLATFORM)
     if found is None:
         found = cluster.__dict__[_PLATFORM] = Platform(cluster)
     return found
 
 
-class Plan:
+class Layout:
     """A program laid out for a cluster.
 
     Parameters
@@ -234,11 +243,15 @@ class Plan:
     """
 
     def __init__(self, program: Program, cluster: Cluster) -> None:
-        self.program, self.cluster = program.check(), cluster
+        self.program = program.check()
+        self.cluster = cluster
         self.launches: Array | None = None
         self.spare: list[State] = []
-        copies, n_devices = program.copies, len(cluster.devices)
-        found, self._ways, self._meet = self._find_streams(), self._find_ways(), bool(program.graph.meetings)
+        copies = program.copies
+        n_devices = len(cluster.devices)
+        found = self._find_streams()
+        self._ways = self._find_ways()
+        self._meet = bool(program.graph.meetings)
         self._bound = self._find_bound()
         self._uses_links = self._meet or self._ways is not None
         if self._meet:
@@ -273,10 +286,19 @@ class Plan:
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }
         if program.lead is not None or program.own is not None:
-            self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
-            self._values["own"] = np.full(len(program), np.nan) if program.own is None else program.own
+            if program.lead is None:
+                self._values["lead"] = np.zeros(len(program))
+            else:
+                self._values["lead"] = program.lead
+            if program.own is None:
+                self._values["own"] = np.full(len(program), np.nan)
+            else:
+                self._values["own"] = program.own
         if self._uses_links:
-            longest = len(cluster.channels) + n_devices if self._meet else 0
+            if self._meet:
+                longest = len(cluster.channels) + n_devices
+            else:
+                longest = 0
             if self._ways is not None:
                 longest = max(longest, int((values["routes"]["end"] - values["routes"]["first"]).max()))
             n_flows = len(self._lanes)
@@ -288,11 +310,15 @@ class Plan:
 
     def _find_streams(self) -> Search:
         """Find the streams in use, and how often instructions of each action use them."""
-        program, n_devices, stream = self.program, len(self.cluster.devices), self.program.stream
-        room, streams = int(stream.max(initial=-1)) + 1, None
+        program = self.program
+        n_devices = len(self.cluster.devices)
+        stream = self.program.stream
+        room = int(stream.max(initial=-1)) + 1
+        streams = None
         if n_devices * room > len(stream) + _TABLE:
             streams, ranks = np.unique(stream, return_inverse=True)
-            room, stream = len(streams), ranks.astype(np.int32)
+            room = len(streams)
+            stream = ranks.astype(np.int32)
         search = Search(
             n=len(stream),
             n_devices=n_devices,
@@ -332,7 +358,9 @@ class Plan:
 
     def _find_ways(self) -> tuple[Ints, Ints] | None:
         """Return from where to where copies move whose times are not given, None if there are none."""
-        program, copies, n = self.program, self.program.copies, len(self.cluster.devices)
+        program = self.program
+        copies = self.program.copies
+        n = len(self.cluster.devices)
         self._way = np.zeros(len(copies.op), np.int32)  # of each copy
         moved = np.flatnonzero(np.isnan(copies.transfer))
         if not len(moved):
@@ -361,13 +389,14 @@ class Plan:
             begun["devices"] = platform.devices.copy()
             begun["devices"]["graph_issue"] = platform.graph_issue
         if self._meet:
-            values |= rows_of(taken(self.program.graph, platform.cluster, self._home))
+            values |= rows_of(loads_on_links(self.program.graph, platform.cluster, self._home))
         if self._ways is not None:
             found = platform.routes(*self._ways)
-            routes = np.zeros(len(found.latency), state.Route.dtype)
+            routes = np.zeros(len(found.latency), state.CopyRoute.dtype)
             routes["latency"] = found.latency
             routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
-            routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
+            routes["first"] = found.channel_ptr[:-1]
+            routes["end"] = found.channel_ptr[1:]
             values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
         if self._uses_links:
             flows = np.zeros(len(self._lanes), Channel.dtype)  # one at a time for each stream
@@ -412,16 +441,17 @@ class Plan:
         s = self.take()
         begin(s, launches, factors)
         begin_curves(s, 2 * MOST_POINTS + 2 * len(launches))
-        s["spans"] = np.empty(4 * s.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
+        s["spans"] = np.empty(4 * s.n_instructions + 1, SpanRecord.dtype)  # three each, and one of what is issued
         while finish(s) == FULL:
             enlarge(s)
         s.recording = 0
-        spans, curves = s["spans"][: s.n_spans], curves_of(s)
+        spans = s["spans"][: s.n_spans]
+        curves = curves_of(s)
         s["spans"] = s["points"] = None
         if s.status != OVER:
             raise self._deadlock(s)
         self.spare.append(s)
-        return {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}, curves
+        return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}, curves
 
     def _deadlock(self, s: State) -> DeadlockError:
         """Return what the program waits for, as an error."""
@@ -433,12 +463,15 @@ class Plan:
 
     def _streams(self, platform: Platform) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
-        lanes, captured = self._lanes.copy(), self.program.execution == "graph"
-        device, connections = lanes["device"], np.zeros(0, state.Connection.dtype)
+        lanes = self._lanes.copy()
+        captured = self.program.execution == "graph"
+        device = lanes["device"]
+        connections = np.zeros(0, state.Connection.dtype)
         lanes["connection"] = lanes["rooms"] = -1
         lanes["sms"] = platform.devices["sms"][device]
         for k, (lane, partition) in enumerate(self._bound):
-            lanes["rooms"][lane], lanes["sms"][lane] = len(self.cluster.devices) + k, partition.sms
+            lanes["rooms"][lane] = len(self.cluster.devices) + k
+            lanes["sms"][lane] = partition.sms
         if not captured:
             lanes["launch_lag"], lanes["copy_lag"] = platform.lag[device].T
         lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]
@@ -457,18 +490,18 @@ class Plan:
         return {"lanes": lanes, "connections": connections}
 
 
-def plan_of(program: Program, cluster: Cluster) -> Plan:
-    """Return the plan of a program, made when it is first asked for, or for another cluster."""
-    plan = program.__dict__.get(_PLAN)
-    if plan is None or plan.cluster is not cluster:
-        plan = program.__dict__[_PLAN] = Plan(program, cluster)
-    return cast(Plan, plan)
+def layout_of(program: Program, cluster: Cluster) -> Layout:
+    """Return the layout of a program on a cluster; the last one of a program is stored with it."""
+    layout = program.__dict__.get(_LAYOUT)
+    if layout is None or layout.cluster is not cluster:
+        layout = program.__dict__[_LAYOUT] = Layout(program, cluster)
+    return cast(Layout, layout)
 
 
-def launches_of(plan: Plan, cost: CostModel | None) -> Array:
-    """Return the launches of a plan; those with the default cost model are kept."""
+def launches_of(layout: Layout, cost: CostModel | None) -> Array:
+    """Return the rows of `demand` of a layout; those with the default cost model are stored in it."""
     if cost is not None and cost is not default_cost:
-        return demand(plan.program, plan.cluster, cost)
-    if plan.launches is None:
-        plan.launches = demand(plan.program, plan.cluster)
-    return plan.launches
+        return demand(layout.program, layout.cluster, cost)
+    if layout.launches is None:
+        layout.launches = demand(layout.program, layout.cluster)
+    return layout.launches

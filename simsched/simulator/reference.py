@@ -19,13 +19,13 @@ from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
-from simsched.simulator.compiled import reset
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
+from simsched.simulator.prepared import Array, Layout, begin, begin_curves, curves_of, enlarge
+from simsched.simulator.reset import reset
 from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
@@ -33,7 +33,11 @@ Process = Generator[simpy.Event, Any, Any]
 # At one instant: all that ends, then what that releases, then what hosts issue, then what the
 # links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
 # which processes start and waiting ones resume: they are the releases.
-COMPLETE, RELEASE, HOST, SHARE, DISPATCH = -1, 1, 2, 3, 4
+COMPLETE = -1
+RELEASE = 1
+HOST = 2
+SHARE = 3
+DISPATCH = 4
 
 
 class At(simpy.Event):
@@ -44,8 +48,11 @@ class At(simpy.Event):
     def __init__(
         self, env: "Instants", time: float, phase: int = RELEASE, *actions: Callable[[simpy.Event], Any]
     ) -> None:
-        self.env, self.callbacks = env, list(actions)
-        self._ok, self._value, self.cancelled = True, None, False
+        self.env = env
+        self.callbacks = list(actions)
+        self._ok = True
+        self._value = None
+        self.cancelled = False
         env.put(self, time, phase)
 
 
@@ -84,7 +91,8 @@ class Instants(simpy.Environment):
         event = heappop(self._instant)[2]
         if type(event) is At and event.cancelled:
             return
-        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        callbacks = event.callbacks
+        event.callbacks = None  # type: ignore[assignment]
         for callback in callbacks:
             callback(event)
         if isinstance(event._value, BaseException):  # a process failed
@@ -106,14 +114,19 @@ class Alarm:
     """The one time at which something is to happen, in a phase of that instant: set anew, it happens then only."""
 
     def __init__(self, env: Instants, phase: int, action: Callable[[], object]) -> None:
-        self._env, self._phase, self._action = env, phase, action
+        self._env = env
+        self._phase = phase
+        self._action = action
         self._event: At | None = None
 
     def set(self, time: float) -> None:
         """Set it to a time in us; infinity calls it off."""
         if self._event is not None:
             self._event.cancelled = True
-        self._event = At(self._env, time, self._phase, self._ring) if time < inf else None
+        if time < inf:
+            self._event = At(self._env, time, self._phase, self._ring)
+        else:
+            self._event = None
 
     def set_now(self) -> None:
         """Set it to the present instant unless it is set."""
@@ -129,17 +142,21 @@ class _Mark:
     """What hosts and streams wait for, as long as it is `pending`; then when it came about, and after which span."""
 
     def __init__(self, pending: simpy.Event | None) -> None:
-        self.pending, self.time, self.cause = pending, 0.0, -1
-        self.lane: _Lane | None = None
+        self.pending = pending
+        self.time = 0.0
+        self.cause = -1
+        self.lane: _LaneProcess | None = None
 
     def happen(self, time: float, cause: int) -> None:
         """Let it come about."""
         assert self.pending is not None
         self.pending.succeed()
-        self.pending, self.time, self.cause = None, time, cause
+        self.pending = None
+        self.time = time
+        self.cause = cause
 
 
-class _Connection:
+class _HardwareQueue:
     """A hardware queue: of the streams that share it, items pass in the order in which they were issued."""
 
     def __init__(self, env: Instants) -> None:
@@ -147,7 +164,7 @@ class _Connection:
         self.changed = simpy.Event(env)
 
 
-class _Lane:
+class _LaneProcess:
     """A stream: a queue of issued instructions and how far it has come.
 
     In its row `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
@@ -155,8 +172,11 @@ class _Lane:
     or copy that it is at has ended on its device, or has arrived.
     """
 
-    def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
-        self.number, self.row, self.device, self.connection = number, row, row.device, connection
+    def __init__(self, number: int, row: Lane, connection: _HardwareQueue | None) -> None:
+        self.number = number
+        self.row = row
+        self.device = row.device
+        self.connection = connection
         self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
         self.wake: simpy.Event | None = None
         self.over: simpy.Event
@@ -168,11 +188,12 @@ class Reference:
     What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
     """
 
-    def __init__(self, plan: Plan, launches: Array, factors: Floats | None) -> None:
-        self._program, self._cluster = plan.program, plan.cluster
-        program = plan.program
+    def __init__(self, layout: Layout, launches: Array, factors: Floats | None) -> None:
+        self._program = layout.program
+        self._cluster = layout.cluster
+        program = layout.program
         self._captured = program.execution == "graph"
-        self._s = s = plan.take()
+        self._s = s = layout.take()
         begin(s, launches, factors)
         begin_curves(s, len(launches))
         reset(s)
@@ -189,9 +210,9 @@ class Reference:
         self._arrival = Alarm(env, COMPLETE, self._end_flows)
         self._sharing = Alarm(env, SHARE, self._share_links)
         self._issued, self._reached = ([_Mark(simpy.Event(env)) for _ in range(program.n_events)] for _ in range(2))
-        connections = [_Connection(env) for _ in range(s.n_connections)]
+        connections = [_HardwareQueue(env) for _ in range(s.n_connections)]
         numbers = s["lanes"]["connection"].tolist()
-        self._lanes = [_Lane(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
+        self._lanes = [_LaneProcess(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
         self._outstanding = [0 for _ in devices]  # kernels issued and not over
         self._drained = [_Mark(None) for _ in devices]
         self._last_kernel = [(0.0, -1, -1) for _ in devices]  # when it ended, row, span
@@ -221,9 +242,14 @@ class Reference:
     # Hosts ---------------------------------------------------------------------------------------
 
     def _host(self, t: int) -> Process:
-        env, program = self._env, self._program
-        ptr, cause = program.thread_ptr, -1
-        leads = None if program.lead is None else program.lead.tolist()
+        env = self._env
+        program = self._program
+        ptr = program.thread_ptr
+        cause = -1
+        if program.lead is None:
+            leads = None
+        else:
+            leads = program.lead.tolist()
         if self._captured:  # one cost, then everything is issued at once
             cost = self._cluster.devices[self._device[0]].graph_launch
             if cost > 0:
@@ -236,12 +262,16 @@ class Reference:
         waits = {WAIT: self._issued, SYNC: self._reached}
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
-            action, device = self._action[i], self._device[i]
+            action = self._action[i]
+            device = self._device[i]
             if leads is not None and leads[i] > 0:
                 yield At(env, env.now + leads[i], HOST)
             began = env.now
             if action in (WAIT, SYNC, BARRIER):
-                mark = self._drained[device] if action == BARRIER else waits[action][self._argument[i]]
+                if action == BARRIER:
+                    mark = self._drained[device]
+                else:
+                    mark = waits[action][self._argument[i]]
                 while mark.pending is not None:
                     yield mark.pending
                 if env.now > began:
@@ -257,7 +287,9 @@ class Reference:
 
     def _cost(self, i: int, reached: float) -> float:
         """Return what an instruction, which a host has reached at a time, takes of it in us, once nothing blocks it."""
-        s, device, own = self._s, self._device[i], self._program.own
+        s = self._s
+        device = self._device[i]
+        own = self._program.own
         if own is not None and not np.isnan(own[i]):
             return float(own[i])
         if self._action[i] == BARRIER and busy_streams(s, device, reached) > 1:
@@ -268,10 +300,13 @@ class Reference:
         """Return the operator that an instruction launches or copies, -1 if it does neither."""
         if self._action[i] == LAUNCH:
             return self._op_of[self._argument[i]]
-        return int(self._program.copies.op[self._argument[i]]) if self._action[i] == COPY else -1
+        if self._action[i] == COPY:
+            return int(self._program.copies.op[self._argument[i]])
+        return -1
 
     def _issue(self, i: int, cause: int) -> None:
-        action, env = self._action[i], self._env
+        action = self._action[i]
+        env = self._env
         if action in (BARRIER, SYNC):
             return
         lane = self._lanes[self._lane_of[i]]
@@ -289,12 +324,13 @@ class Reference:
         if lane.connection is not None and action in (LAUNCH, WAIT):
             lane.connection.queue.append(i)
         if lane.wake is not None:
-            wake, lane.wake = lane.wake, None
+            wake = lane.wake
+            lane.wake = None
             wake.succeed()
 
     # Streams -------------------------------------------------------------------------------------
 
-    def _run_lane(self, lane: _Lane) -> Process:
+    def _run_lane(self, lane: _LaneProcess) -> Process:
         steps = {LAUNCH: self._launch, WAIT: self._wait, COPY: self._copy}
         while True:
             while not lane.queue:
@@ -303,22 +339,31 @@ class Reference:
             i, issued, host_span = lane.queue[0]
             action = self._action[i]
             if action == RECORD:
-                cause = host_span if is_later(issued, lane.row.time) else lane.row.cause
+                if is_later(issued, lane.row.time):
+                    cause = host_span
+                else:
+                    cause = lane.row.cause
                 self._reached[self._argument[i]].happen(self._env.now, cause)
             else:
                 yield from steps[action](lane, i, issued, host_span)
             lane.queue.popleft()
 
-    def _launch(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
+    def _launch(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
         """Run a kernel; until the end of an instant the block scheduler waits with what comes."""
-        env, s, row, d = self._env, self._s, self._argument[i], lane.device
-        launch, work = s.launches[row], s.work[lane.number]
+        env = self._env
+        s = self._s
+        row = self._argument[i]
+        d = lane.device
+        launch = s.launches[row]
+        work = s.work[lane.number]
         cause = yield from self._begin(lane, i, lane.row.time if launch.follows else lane.row.free, issued, host_span)
         if self._captured and s.join[i] > 0.0:
             yield At(env, env.now + float(s.join[i]))
-        ready, lane.over = env.now, simpy.Event(env)
+        ready = env.now
+        lane.over = simpy.Event(env)
         set_up(s, row, lane.number, d, i)
-        lane.row.span_cause, lane.row.ready = cause, ready
+        lane.row.span_cause = cause
+        lane.row.ready = ready
         if launch.meeting >= 0:
             if s.devices[d].contention and launch.blocks > 0:
                 begin_kernel(work, min(launch.blocks, work.residency))
@@ -339,7 +384,8 @@ class Reference:
         yield lane.over
         if launch.meeting >= 0:
             follow_last(s, lane.number)
-            cause, ready = lane.row.span_cause, lane.row.ready
+            cause = lane.row.span_cause
+            ready = lane.row.ready
         lane.row.ended = env.now
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
@@ -347,16 +393,18 @@ class Reference:
         if not self._outstanding[d]:
             self._drained[d].happen(env.now, self._last_kernel[d][2])
 
-    def _begin(self, lane: _Lane, i: int, free: float, issued: float, host_span: int) -> Process:
+    def _begin(self, lane: _LaneProcess, i: int, free: float, issued: float, host_span: int) -> Process:
         """Wait until a kernel or copy can begin; return what it waited for last: its issue, or the lane."""
         if self._env.now < max(free, issued):
             yield At(self._env, max(free, issued))
         yield from self._pass_connection(lane, i)
         if is_later(issued, max(free, lane.row.time)):
             return host_span
-        return lane.row.free_cause if is_later(free, lane.row.time) else lane.row.cause
+        if is_later(free, lane.row.time):
+            return lane.row.free_cause
+        return lane.row.cause
 
-    def _pass_connection(self, lane: _Lane, i: int) -> Process:
+    def _pass_connection(self, lane: _LaneProcess, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
         connection = lane.connection
         if connection is None:
@@ -364,11 +412,14 @@ class Reference:
         while connection.queue[0] != i:
             yield connection.changed
         connection.queue.popleft()
-        changed, connection.changed = connection.changed, simpy.Event(self._env)
+        changed = connection.changed
+        connection.changed = simpy.Event(self._env)
         changed.succeed()
 
-    def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int) -> Process:
-        env, mark, row = self._env, self._reached[self._argument[i]], lane.row
+    def _wait(self, lane: _LaneProcess, i: int, _issued: float, _host_span: int) -> Process:
+        env = self._env
+        mark = self._reached[self._argument[i]]
+        row = lane.row
         began = env.now
         if mark.pending is not None:
             yield mark.pending
@@ -382,12 +433,19 @@ class Reference:
             self._span(kinds.WAIT, i, -1, lane.device, row.stream, began, mark.cause)
         yield from self._pass_connection(lane, i)
 
-    def _copy(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
-        env, copies, copy = self._env, self._program.copies, self._argument[i]
+    def _copy(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
+        env = self._env
+        copies = self._program.copies
+        copy = self._argument[i]
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
-        free = lane.row.free if self._captured else lane.row.time
+        if self._captured:
+            free = lane.row.free
+        else:
+            free = lane.row.time
         cause = yield from self._begin(lane, i, free, issued, host_span)
-        start, nbytes, exact = env.now, float(copies.nbytes[copy]), float(copies.transfer[copy])
+        start = env.now
+        nbytes = float(copies.nbytes[copy])
+        exact = float(copies.transfer[copy])
         if exact == exact:
             solo = exact
             yield At(env, start + exact, COMPLETE)
@@ -402,7 +460,9 @@ class Reference:
                 yield lane.over
         self._end_work(lane, kinds.COPY, copy, int(copies.op[copy]), start, cause, start, solo)
 
-    def _end_work(self, lane: _Lane, kind: int, item: int, op: int, start: float, cause: int, *more: float) -> int:
+    def _end_work(
+        self, lane: _LaneProcess, kind: int, item: int, op: int, start: float, cause: int, *more: float
+    ) -> int:
         """Record the kernel or copy that a lane has been at, and go on behind it."""
         row = lane.row
         row.cause = row.free_cause = self._span(kind, item, op, lane.device, row.stream, start, cause, *more)
@@ -431,7 +491,8 @@ class Reference:
 
     def _end_kernel(self, lane: int) -> None:
         """Let a kernel end, all of whose blocks have."""
-        over, latency = self._lanes[lane].over, self._s.work[lane].latency
+        over = self._lanes[lane].over
+        latency = self._s.work[lane].latency
         if latency > 0:
             At(self._env, self._env.now + latency, COMPLETE, lambda _: over.succeed())
         else:
@@ -454,7 +515,8 @@ class Reference:
 
     def _arrive(self, lane: int) -> None:
         """Let a rank be ready; if it is the last, all begin."""
-        s, env = self._s, self._env
+        s = self._s
+        env = self._env
         meeting = arrive(s, lane)
         if meeting >= 0:
             exchange = s.exchanges[meeting]

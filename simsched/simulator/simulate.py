@@ -17,14 +17,15 @@ from simsched.base.limits import require_count
 from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Array, Plan, launches_of, plan_of
+from simsched.simulator.prepared import Array, Layout, launches_of, layout_of
 from simsched.simulator.workload import Jitter, demand, factors, launch_devices
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_BYTES: Final = 2**26  # of the factors of all chunks that wait or run
-_LEAST_WORK, _MOST_WORK = 2**14, 2**21  # instructions in a chunk: about 1 ms, and some tenths of a second
+_LEAST_WORK: Final = 2**14  # instructions in a chunk: about 1 ms
+_MOST_WORK: Final = 2**21  # some tenths of a second
 _CHUNKS: Final = 4  # per worker, so that none is idle for long at the end
 _ENGINES: Final = ("auto", "compiled", "reference")
 
@@ -89,18 +90,21 @@ def simulate(
     program = program_for(schedule, cluster)
     if engine not in _ENGINES:
         raise UnknownNameError("engine", engine, list(_ENGINES))
-    drawn = None if jitter is None else factors(program.graph, jitter, rng, 1)
-    plan = plan_of(program, cluster)
-    launches = launches_of(plan, cost)
+    if jitter is None:
+        drawn = None
+    else:
+        drawn = factors(program.graph, jitter, rng, 1)
+    layout = layout_of(program, cluster)
+    launches = launches_of(layout, cost)
     if engine == "reference":
         try:
             from simsched.simulator.reference import Reference
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(plan, launches, drawn).run()
-    makespan = float(plan.makespans(launches, drawn)[0])
-    return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))  # by a second run
+        return Reference(layout, launches, drawn).run()
+    makespan = float(layout.makespans(launches, drawn)[0])
+    return Trace.deferred(program, cluster, makespan, lambda: layout.trace_columns(launches, drawn))  # by a second run
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
@@ -108,18 +112,24 @@ def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
 
     One that was made for devices of other names, or for other numbers of kernels, is refused.
     """
-    program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
+    if isinstance(schedule, Program):
+        program = schedule
+    else:
+        program = schedule.lower(cluster)
     names = tuple(device.name for device in cluster.devices)
     if program.devices != names:
         raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
-    return program.on(cluster) if program is schedule else program
+    if program is schedule:
+        return program.on(cluster)
+    return program
 
 
 @dataclass(frozen=True, eq=False)
 class Makespans(Checked):
     """Simulated makespans in us, in the order in which they were drawn; shape (n,)."""
 
-    SUBJECT, ERROR = "makespans", SimulationError
+    SUBJECT = "makespans"
+    ERROR = SimulationError
     values: Floats
 
     def __eq__(self, other: object) -> bool:
@@ -213,17 +223,22 @@ def simulate_many(
     """
     require_samples("n", n, workers, jitter, rng)
     schedule, cluster = upon(cluster, schedule)
-    plan = plan_of(program_for(schedule, cluster), cluster)
-    launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
+    layout = layout_of(program_for(schedule, cluster), cluster)
+    launches = launches_of(layout, cost)
+    generator = np.random.default_rng(rng)
     # samples of a chunk: few enough that an interruption ends within some tenths of a second, that all workers have
     # something to do, and that their random numbers take little memory; enough to make the hand-over cheap
-    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
-    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
+    work = max(1, len(layout.program))
+    nbytes = 8 * len(layout.program.graph)
+    if workers > 1:
+        even = -(-n // (_CHUNKS * workers))
+    else:
+        even = n
     most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
     rows = max(1, min(most, max(even, _LEAST_WORK // work)))
-    drawn = (factors(plan.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
-    values = np.concatenate(list(_in_order(lambda some: plan.makespans(launches, some), drawn, workers)))
-    del plan.spare[1:]
+    drawn = (factors(layout.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
+    values = np.concatenate(list(_in_order(lambda some: layout.makespans(launches, some), drawn, workers)))
+    del layout.spare[1:]
     return Makespans(values)
 
 
@@ -271,8 +286,8 @@ def simulate_batch(
     def run(place: int) -> float:
         try:
             schedule, bare = upon(cluster, schedules[place])
-            plan = Plan(program_for(schedule, bare), bare)  # thousands of them: none is kept
-            return float(plan.makespans(launches_of(plan, cost))[0])
+            layout = Layout(program_for(schedule, bare), bare)  # thousands of them: none is kept
+            return float(layout.makespans(launches_of(layout, cost))[0])
         except SimschedError as error:
             error.args = (f"schedule {place}: {error}",)
             raise
@@ -295,7 +310,8 @@ def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers
     if workers == 1:
         yield from map(function, items)
         return
-    pool, waiting = ThreadPoolExecutor(workers), deque[Future[Result]]()
+    pool = ThreadPoolExecutor(workers)
+    waiting = deque[Future[Result]]()
     try:
         for item in items:
             if len(waiting) == 2 * workers:
@@ -330,11 +346,17 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster,
     """
     found = np.empty((len(programs), len(worlds)))
     devices = [launch_devices(program) for program in programs]
-    plans = [Plan(program, worlds[0][0]) for program in programs] if worlds else []
+    if worlds:
+        plans = [Layout(program, worlds[0][0]) for program in programs]
+    else:
+        plans = []
     for j, (cluster, cost) in enumerate(worlds):
         asked: dict[tuple[int, bytes, bytes], Array] = {}
         for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
-            places = device if program.graph.meetings else cluster.kind[device]
+            if program.graph.meetings:
+                places = device
+            else:
+                places = cluster.kind[device]
             key = id(program.graph), places.tobytes(), program.priority.tobytes()
             if key not in asked:
                 asked[key] = demand(program, cluster, cost)

@@ -13,10 +13,9 @@ from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
 from simsched.model.exchange import exchange_on
 from simsched.model.launches import kernels_on
-from simsched.simulator.compiled import NEW
 from simsched.simulator.meetings import rows_of, taken_on
 from simsched.simulator.prepared import begin, finish, platform_of
-from simsched.simulator.state import Connection, Lane, State
+from simsched.simulator.state import NEW, Connection, Lane, State
 from simsched.simulator.workload import demand_on
 
 Groups = Sequence[Sequence[str]]
@@ -60,7 +59,10 @@ class StageLatency:
         self, graph: OpGraph, cluster: Target, cost: CostModel | None = None, *, device: str | None = None
     ) -> None:
         graph, cluster = upon(cluster, graph)
-        name = cluster.devices[0].name if device is None else device
+        if device is None:
+            name = cluster.devices[0].name
+        else:
+            name = device
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))
@@ -68,7 +70,8 @@ class StageLatency:
         ptr = kernels_on(graph, alone.devices[0]).ptr.tolist()
         ranges = map(range, ptr[:-1], ptr[1:])
         self._launches_of = dict(zip(graph.names, ranges, strict=True))
-        platform, n = platform_of(alone), len(rows)
+        platform = platform_of(alone)
+        n = len(rows)
         self._state = state = State(
             **platform.columns,
             n_instructions=n,
@@ -90,12 +93,15 @@ class StageLatency:
             lane_of=np.zeros(n, np.int32),
             **links,
         )
-        state["lanes"]["rooms"], state["lanes"]["sms"] = -1, alone.devices[0].sms
-        state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
+        state["lanes"]["rooms"] = -1
+        state["lanes"]["sms"] = alone.devices[0].sms
+        state["lanes"]["gap"] = platform.gap[0]
+        state["lanes"]["connection"] = -1
         state.n_lanes = state.n_connections = 0
         self._queues = int(platform.queues[0])
         self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
-        self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
+        self._first = state["lanes"]["first"].data
+        self._connection = state["lanes"]["connection"]
         begin(state, rows)
 
     @staticmethod
@@ -105,8 +111,11 @@ class StageLatency:
         if not len(exchanging):
             return {}
         collectives = [graph.meetings[number].collective for number in rows["meeting"][exchanging].tolist()]
-        rows["meeting"][exchanging], rows["rank"] = np.arange(len(exchanging)), 0
-        device, n, channels = alone.devices[0], len(rows), platform_of(alone).channels
+        rows["meeting"][exchanging] = np.arange(len(exchanging))
+        rows["rank"] = 0
+        device = alone.devices[0]
+        n = len(rows)
+        channels = platform_of(alone).channels
         found = rows_of([taken_on(alone, 0, exchange_on(collective, device)) for collective in collectives])
         return found | {
             "channels": np.concatenate([channels, np.zeros(n, channels.dtype)]),
@@ -134,7 +143,9 @@ class StageLatency:
         """
         rows: list[int] = []
         lanes: list[int] = []
-        known, first, number = self._launches_of, self._first, 0
+        known = self._launches_of
+        first = self._first
+        number = 0
         try:
             for group in groups:
                 first[number] = len(rows)
@@ -144,11 +155,14 @@ class StageLatency:
                 number += 1
         except KeyError as error:
             raise UnknownNameError("operator", str(error.args[0]), list(known)[:20]) from None
-        n, state = len(rows), self._state
+        n = len(rows)
+        state = self._state
         if len(set(rows)) < n:
             repeated = twice(name for group in groups for name in group)
             raise SimulationError(f"operator {repeated!r} stands twice in the stage")
-        self._argument[:n], self._lane_of[:n], self._end[1] = array("i", rows), array("i", lanes), n
+        self._argument[:n] = array("i", rows)
+        self._lane_of[:n] = array("i", lanes)
+        self._end[1] = n
         state.n_lanes = number
         if number > self._queues or state.n_connections:  # groups beyond the hardware queues share them
             state.n_connections = shared = max(0, min(self._queues, number - self._queues))
@@ -157,6 +171,7 @@ class StageLatency:
             self._connection[:number] = np.where(queue < shared, queue, -1)
             room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
             state["connections"]["first"][:shared] = np.cumsum(room) - room
-        state.status, state.sample = NEW, 0
+        state.status = NEW
+        state.sample = 0
         finish(state)
         return state.makespan

@@ -3,15 +3,22 @@
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
-from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crossing, Crowd, Share, Work
+from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crowd, FlowPath, LaneWork, Share
 
 PHASES: Final = 5
-"""Of an instant: each has a queue of those to go on."""
+"""Phases of an instant: each has a queue of the processes that continue in it."""
 COHORTS: Final = MAX_COHORTS + 1
-"""Room for the cohorts of a kernel, one more than it may have."""
+"""Cohorts for which a kernel has room: one more than it may have."""
+NEW, RUNNING, OVER, STUCK, FULL = range(5)
+"""Status of a run: not begun, running, complete, deadlocked, or out of room for points of load curves."""
+TURN, BEGINNING, PAYING = range(3)
+"""State of a host thread: at its next instruction, in the time before it, or in its host time."""
+ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_JOINED, LAUNCH_OVER = range(5)
+WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(5, 11)
+"""State of a lane: nothing is issued to it, it takes up the next instruction, or the place where it waits in one."""
 
 
-class Launch(Row):
+class LaunchDemand(Row):
     """What a launch asks for, see `workload.demand`; of registers, shared memory and warps what one block takes."""
 
     solo: f8  # us
@@ -34,7 +41,7 @@ class Launch(Row):
     follows: i1  # it is of the same operator as the one before it
 
 
-class Route(Row):
+class CopyRoute(Row):
     """The way of copies from one device to another: it crosses `route_channels[first:end]`."""
 
     latency: f8
@@ -43,7 +50,7 @@ class Route(Row):
     end: i4
 
 
-class Exchange(Row):
+class ExchangeState(Row):
     """A collective: what it takes of links, and how many of its ranks are there."""
 
     latency: f8
@@ -141,7 +148,7 @@ class Item(Row):
     cause: i4
 
 
-class Device(Row):
+class DeviceState(Row):
     """A device; what it is comes first, then how it stands."""
 
     interleave: f8
@@ -173,7 +180,7 @@ class Device(Row):
     loaded: i4
 
 
-class Span(Row):
+class SpanRecord(Row):
     """A row of a `Trace`."""
 
     start: f8
@@ -188,7 +195,7 @@ class Span(Row):
     kind: i1
 
 
-class Point(Row):
+class LoadPoint(Row):
     """A point of a load curve."""
 
     time: f8
@@ -215,16 +222,16 @@ class State(Table):
     own: Column[f8]  # then us of each instruction, NaN: what it takes on its device
     barrier_many: Column[f8]  # us of a barrier behind several busy streams, of each device
     join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
-    launches: Rows[Launch]
+    launches: Rows[LaunchDemand]
     launch_op: Column[i4]
     copy_op: Column[i4]
     copy_device: Column[i4]
     copy_nbytes: Column[f8]
     copy_exact: Column[f8]
     copy_route: Column[i4]
-    routes: Rows[Route]
+    routes: Rows[CopyRoute]
     route_channels: Column[i4]
-    exchanges: Rows[Exchange]  # of each collective of the graph
+    exchanges: Rows[ExchangeState]  # of each collective of the graph
     exchange_channels: Column[i4]
     exchange_weights: Column[f8]  # bytes on the channel for each byte of a rank
     interference: Column[f8]  # 4 per device
@@ -277,11 +284,11 @@ class State(Table):
     passing: Column[i4] = length("n_instructions if n_connections else 0")
 
     # devices
-    devices: Rows[Device]
+    devices: Rows[DeviceState]
     free: Rows[Room] = length("n_devices + n_partitions")
     queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
     running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
-    work: Rows[Work] = length("n_lanes + n_exchanges")  # of a collective what its flow has moved
+    work: Rows[LaneWork] = length("n_lanes + n_exchanges")  # of a collective what its flow has moved
     cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
     crowds: Rows[Crowd]  # of each device
     shares: Rows[Share] = length("n_lanes + 1")  # of the kernels on a device, and its copies, while it is shared
@@ -297,7 +304,7 @@ class State(Table):
     flows: Column[i4] = length("most_flows")  # lanes whose copies move bytes, in the order in which they began
     channels: Rows[Channel]
     live: Column[i4] = length("n_channels + most_flows")
-    crossings: Rows[Crossing] = length("most_flows")  # by flow
+    crossings: Rows[FlowPath] = length("most_flows")  # by flow
     crossed: Column[i4] = length("most_crossings")
     weights: Column[f8] = length("most_crossings")  # bytes on a channel for each byte of the flow
     loaded: Column[i4] = length("n_devices")  # devices that copies load
@@ -307,5 +314,5 @@ class State(Table):
     n_spans: i8
     n_points: i8
     point_room: i8
-    spans: Rows[Span]
-    points: Rows[Point]  # of the load curves of all devices, by time
+    spans: Rows[SpanRecord]
+    points: Rows[LoadPoint]  # of the load curves of all devices, by time

@@ -17,7 +17,7 @@ from simsched.model.graph.columns import Indices, Ints
 from simsched.model.graph.rearranged import with_times
 from simsched.model.launches import Launches, kernels_on
 from simsched.simulator.contention import Solo, find_units
-from simsched.simulator.state import Launch
+from simsched.simulator.state import LaunchDemand
 
 Column = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -29,7 +29,7 @@ _TURNS: Final = 8
 
 
 def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) -> Column:
-    """Return what each launch of a program asks of its device, as rows of `Launch`.
+    """Return what each launch of a program asks of its device, as rows of `LaunchDemand`.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
@@ -39,8 +39,10 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     whose `intensity` is ``"link"``, load nothing and are slowed by nothing. An operator without kernels loads the SMs
     by its `utilization` and is sensitive to nothing else; one without either loads nothing.
     """
-    program = program.on(cluster) if program.open else program
-    graph, device = program.graph, launch_devices(program)
+    if program.open:
+        program = program.on(cluster)
+    graph = program.graph
+    device = launch_devices(program)
     times = placed_times(graph, cluster, program.launches.op, device, cost)
     return demand_of(graph, program.launches, cluster, device, times, priority=program.priority)
 
@@ -79,18 +81,23 @@ def demand_of(
         Whether a kernel of which no block fits on an SM is an error; else it has residency 0.
     """
     op = launches.op
-    asked = np.zeros(len(op), Launch.dtype)
+    asked = np.zeros(len(op), LaunchDemand.dtype)
     asked["follows"][1:] = op[1:] == op[:-1]
-    asked["priority"] = 0 if priority is None else priority[op]
+    if priority is None:
+        asked["priority"] = 0
+    else:
+        asked["priority"] = priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
     asked["meeting"] = -1
     if graph.meetings:
         meeting, rank = _ranks(graph)
-        asked["meeting"], asked["rank"] = meeting[op], rank[op]
+        asked["meeting"] = meeting[op]
+        asked["rank"] = rank[op]
     exchanges = asked["meeting"] >= 0
     on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)
-    asked["sm_share"], asked["alpha"] = utilization, utilization > 0
+    asked["sm_share"] = utilization
+    asked["alpha"] = utilization > 0
     asked["kind"] = np.where(on_links, -1, graph.intensity[op])  # of neither class that interferes
     asked["solo"] = times
     asked["solo"] *= launches.share
@@ -102,7 +109,8 @@ def demand_of(
     fits = shapes["residency"] > 0
     asked["unit"][rows[~fits]] = np.inf
     rows = rows[fits]
-    found, at = asked[rows], cluster.kind[device[rows]]
+    found = asked[rows]
+    at = cluster.kind[device[rows]]
     found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
@@ -115,7 +123,8 @@ def demand_of(
 
 def _ranks(graph: OpGraph) -> tuple[Small, Small]:
     """Return the collective of each operator, -1 if it is none, and its place among the ranks, shape (n_ops,) each."""
-    meeting, rank = np.full(len(graph), -1, np.int32), np.zeros(len(graph), np.int32)
+    meeting = np.full(len(graph), -1, np.int32)
+    rank = np.zeros(len(graph), np.int32)
     for number, (_, members) in enumerate(graph.meetings):
         meeting[list(members)] = number
         rank[list(members)] = np.arange(len(members))
@@ -176,7 +185,8 @@ def _blocks(
 def _block(device: Device, threads: int, registers: int, shared_memory: int) -> tuple[int, int, int, int]:
     """Return warps, registers and shared memory of a block, and how many of them the device holds."""
     kernel = Kernel(1, threads, registers, shared_memory)
-    need, fits = footprint(device, kernel), occupancy(device, kernel).blocks
+    need = footprint(device, kernel)
+    fits = occupancy(device, kernel).blocks
     return need.warps, need.registers, need.shared_memory, fits * device.sms
 
 
@@ -223,7 +233,9 @@ def _add_loads(
         most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `set_up` has it
         found["dram_share"] = np.where(busy > 0, np.minimum(most_share, traffic / busy), 0.0)
     found["unit"] = busy / units
-    found["sm_share"], found["units"], found["traffic"] = sm_share, units, traffic
+    found["sm_share"] = sm_share
+    found["units"] = units
+    found["traffic"] = traffic
     found["kind"] = np.where(on_links, -1, kind)
     found["alpha"] = np.where(on_links, 0.0, np.where(kind == 1, compute, 1.0))
     found["beta"] = np.where(on_links, 0.0, np.where(kind == 1, 1.0, memory))
@@ -267,15 +279,17 @@ def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: Cost
     A program is one of the devices of the cluster, in their order.
     """
     if isinstance(runs, Program):
-        op, device = np.arange(len(runs.graph)), launch_devices(runs)[runs.launches.ptr[:-1]]
+        op = np.arange(len(runs.graph))
+        device = launch_devices(runs)[runs.launches.ptr[:-1]]
     else:
-        op, device = runs.op, np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
+        op = runs.op
+        device = np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
     times = np.empty(len(runs.graph))
     times[op] = placed_times(runs.graph, cluster, op, device, cost)
     return times
 
 
-def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
+def bake(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     """Return a schedule whose operators have as `time` what a cost model says of them where they are placed.
 
     It takes as long without the cost model as with it.
@@ -287,4 +301,6 @@ def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     7.0
     """
     times = placed_operator_times(plan, cluster, cost)
-    return plan if (times == plan.graph.time).all() else plan.over(with_times(plan.graph, times))
+    if (times == plan.graph.time).all():
+        return plan
+    return plan.over(with_times(plan.graph, times))

@@ -92,7 +92,7 @@ def load(monkeypatch, tmp_path):
 
     def load():
         made.clear()
-        fresh, total = pieces.Piece(add.function, "test"), Total(n=3)
+        fresh, total = pieces.NativePiece(add.function, "test"), Total(n=3)
         total["values"][:] = 2.0
         for _ in range(2):
             fresh(total)
@@ -262,6 +262,6 @@ def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
     during = []
     monkeypatch.setattr(native, "to_object", slowly)
     before = pieces.running_time()
-    pieces.Piece(add.function, "test")(Total(n=0))
+    pieces.NativePiece(add.function, "test")(Total(n=0))
     after = pieces.running_time()
     assert before <= during[0] <= after < before + 0.15

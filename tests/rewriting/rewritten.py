@@ -6,7 +6,7 @@ import numpy as np
 from rewriting.interpreter import largest_error
 
 from simsched.model.graph import Operator, OpGraph
-from simsched.rewriting import RULES, Draft, Row
+from simsched.rewriting import RULES, DraftRow, GraphDraft
 from workloads.models.network import Network
 
 TOLERANCE = 1e-9
@@ -69,17 +69,17 @@ def block():
 
 def cut(graph, *blocks):
     """The operators of some blocks as a graph, behind a source for each tensor that comes from outside."""
-    rows = [row for row in Draft.from_graph(graph).rows.values() if row.operator.block in blocks]
+    rows = [row for row in GraphDraft.from_graph(graph).rows.values() if row.operator.block in blocks]
     inside = [row.operator.name for row in rows]
     outside = dict.fromkeys(read.producer for row in rows for read in row.reads if read.producer not in inside)
     shapes = {name: graph[name].output_shape for name in outside}
-    sources = [Row(Operator(name, "source", input_shapes=(s,), output_shape=s)) for name, s in shapes.items()]
-    return Draft([*sources, *rows]).to_graph()
+    sources = [DraftRow(Operator(name, "source", input_shapes=(s,), output_shape=s)) for name, s in shapes.items()]
+    return GraphDraft([*sources, *rows]).to_graph()
 
 
 def check(draft):
     """What a draft must be whatever was done to it: as if made at once from its rows."""
-    again = Draft(draft.rows.values(), draft.name, outside=draft.outside, kept=draft.kept)
+    again = GraphDraft(draft.rows.values(), draft.name, outside=draft.outside, kept=draft.kept)
     assert draft.signature() == again.signature()
     assert {k: sorted(v) for k, v in draft.readers.items()} == {k: sorted(v) for k, v in again.readers.items()}
     assert dict(draft.kept) == dict(again.kept)
@@ -94,14 +94,14 @@ def applied(graph, steps):
     """The graph after "R9 a b; R1", rules and their matches (or the only one), each seen to compute the same."""
     before = graph
     for rule, *match in map(str.split, steps.split("; ")):
-        draft = Draft.from_graph(before)
+        draft = GraphDraft.from_graph(before)
         found = list(RULES[rule].matches(draft))
         assert tuple(match) in found if match else len(found) == 1, found
         after = RULES[rule].apply(draft, tuple(match) or found[0])
         assert after is not None
         check(after)
         rewritten = after.to_graph()
-        assert Draft.from_graph(rewritten).signature() == after.signature()
+        assert GraphDraft.from_graph(rewritten).signature() == after.signature()
         assert largest_error(before, rewritten, graph) < TOLERANCE
         before = rewritten
     return before
@@ -110,7 +110,7 @@ def applied(graph, steps):
 def walked(graph, rng, steps, rules=RULES):
     """The draft after random substitutions, the rules with few matches as often as those with many; and which."""
     rng = np.random.default_rng(rng)
-    draft, used = Draft.from_graph(graph), []
+    draft, used = GraphDraft.from_graph(graph), []
     for _ in range(steps):
         found = {name: list(rule.matches(draft)) for name, rule in rules.items()}
         names = [name for name, possible in found.items() if possible]

@@ -11,14 +11,14 @@ from strategies import graphs
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from simsched.rewriting import Draft, Read, Row, Source
+from simsched.rewriting import DraftRow, GraphDraft, Read, Source
 from simsched.rewriting.works import copy_of, made_from, slice_of
 
 
 @settings(max_examples=40, deadline=None)
 @given(graph=graphs())
 def test_a_graph_comes_back(graph):
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     place = {name: i for i, name in enumerate(draft.order())}
     assert all(place[read.producer] < place[name] for name, row in draft.rows.items() for read in row.reads)
     again = draft.to_graph()
@@ -34,24 +34,24 @@ def chain(names):
 
 def test_replacing_makes_another_draft():
     """b becomes two operators in its place; c reads the second, with the bytes and transfer it had."""
-    draft = Draft.from_graph(chain("abc"))
-    first = Row(Operator("p"), [Read("a", None, 8.0)])
-    second = Row(Operator("q"), [Read("p", None, 4.0)])
+    draft = GraphDraft.from_graph(chain("abc"))
+    first = DraftRow(Operator("p"), [Read("a", None, 8.0)])
+    second = DraftRow(Operator("q"), [Read("p", None, 4.0)])
     after = draft.replace(["b"], [first, second], {"b": Source("q", (0, 1, 2))})
     check(after)
     assert list(after.rows) == ["a", "p", "q", "c"]
     assert after.rows["c"].reads == (Read("q", (0, 1, 2), 8.0, 2.0),)
     assert list(draft.rows) == ["a", "b", "c"]
-    assert draft.signature() == Draft.from_graph(chain("abc")).signature() != after.signature()
+    assert draft.signature() == GraphDraft.from_graph(chain("abc")).signature() != after.signature()
     again = after.replace(["q"], redirect={"q": Source("p", (0, 3, 9))})
     assert again.rows["c"].reads[0].slice == (0, 4, 5)
     assert after.to_graph()["c"].attributes == {"slices": {"0": [0, 1, 2]}}
-    assert Draft.from_graph(after.to_graph()).signature() == after.signature()
+    assert GraphDraft.from_graph(after.to_graph()).signature() == after.signature()
 
 
 def test_an_operator_may_take_the_place_of_its_name():
-    draft = Draft.from_graph(chain("abc"))
-    after = draft.replace(["b"], [Row(Operator("b", kind="new"), [Read("a")])])
+    draft = GraphDraft.from_graph(chain("abc"))
+    after = draft.replace(["b"], [DraftRow(Operator("b", kind="new"), [Read("a")])])
     check(after)
     assert list(after.rows) == ["a", "b", "c"]
     assert after.readers == draft.readers
@@ -60,20 +60,20 @@ def test_an_operator_may_take_the_place_of_its_name():
 
 def test_what_is_kept_is_kept_through_changes():
     """b is read outside: it stays, also where others have gone before."""
-    rows = Draft.from_graph(chain("abc")).rows.values()
-    after = Draft(rows, kept=["b"]).replace(["c"], [Row(Operator("c", kind="new"), [Read("b")])])
+    rows = GraphDraft.from_graph(chain("abc")).rows.values()
+    after = GraphDraft(rows, kept=["b"]).replace(["c"], [DraftRow(Operator("c", kind="new"), [Read("b")])])
     with pytest.raises(GraphError, match="'b' cannot go, its tensor is still needed"):
         after.replace(["b"], redirect={"b": Source("a")})
 
 
 def test_circles_are_refused():
     """a and c become one, which b reads and which reads b."""
-    draft = Draft.from_graph(chain("abcd"))
-    both = Row(Operator("both"), [Read("b")])
+    draft = GraphDraft.from_graph(chain("abcd"))
+    both = DraftRow(Operator("both"), [Read("b")])
     assert draft.replace(["a", "c"], [both], {"a": Source("both"), "c": Source("both")}) is None
-    assert draft.replace(["b"], [Row(Operator("b"), [Read("c")])]) is None
-    both = Row(Operator("both"), [Read("a")])
-    after = Draft.from_graph(made("a=1 b=1 c=1 d=1", "ab ac bd cd")).replace(
+    assert draft.replace(["b"], [DraftRow(Operator("b"), [Read("c")])]) is None
+    both = DraftRow(Operator("both"), [Read("a")])
+    after = GraphDraft.from_graph(made("a=1 b=1 c=1 d=1", "ab ac bd cd")).replace(
         "bc", [both], {"b": Source("both"), "c": Source("both")}
     )
     check(after)
@@ -81,22 +81,22 @@ def test_circles_are_refused():
 
 
 def test_what_is_needed_stays():
-    draft = Draft.from_graph(chain("abc"))
+    draft = GraphDraft.from_graph(chain("abc"))
     with pytest.raises(GraphError, match="c reads 'b', which is no operator"):
         draft.replace(["b"])
     with pytest.raises(GraphError, match="'c' cannot go"):
         draft.replace(["c"])  # an output
     with pytest.raises(GraphError, match="has two operators called 'a'"):
-        draft.replace(["b"], [Row(Operator("a"))])
+        draft.replace(["b"], [DraftRow(Operator("a"))])
     with pytest.raises(GraphError, match="b reads 'z', which is no operator"):
-        draft.replace(["b"], [Row(Operator("b"), [Read("z")])])
+        draft.replace(["b"], [DraftRow(Operator("b"), [Read("z")])])
     with pytest.raises(GraphError, match="two operators called 'a'"):
-        Draft([Row(Operator("a")), Row(Operator("a"))])
+        GraphDraft([DraftRow(Operator("a")), DraftRow(Operator("a"))])
     with pytest.raises(GraphError, match="b reads 'a', which is no operator"):
-        Draft([Row(Operator("b"), [Read("a")])])
-    sliced = draft.replace(["b"], [Row(Operator("b"), [Read("a", (1, 0, 2))])])
+        GraphDraft([DraftRow(Operator("b"), [Read("a")])])
+    sliced = draft.replace(["b"], [DraftRow(Operator("b"), [Read("a", (1, 0, 2))])])
     with pytest.raises(GraphError, match="along axis 1 of one along axis 0"):
-        sliced.replace(["a"], [Row(Operator("x"))], {"a": Source("x", (0, 0, 2))})
+        sliced.replace(["a"], [DraftRow(Operator("x"))], {"a": Source("x", (0, 0, 2))})
 
 
 @pytest.mark.parametrize(
@@ -105,27 +105,27 @@ def test_what_is_needed_stays():
 def test_slices_that_are_none(given):
     operators = [Operator("a"), Operator("b", attributes={"slices": given})]
     with pytest.raises(GraphError, match=r"operator 'b': attribute 'slices' gives \[axis, begin, end\]"):
-        Draft.from_graph(OpGraph(operators, [Edge("a", "b")]))
+        GraphDraft.from_graph(OpGraph(operators, [Edge("a", "b")]))
 
 
 def test_what_is_outside_can_be_read():
     """A draft of b and c, which reads a and whose b somebody else reads: c is not its only reader."""
     graph = chain("abc")
-    rows = [Row(graph["b"], [Read("a")]), Row(graph["c"], [Read("b")])]
-    draft = Draft(rows, outside={"a": graph["a"]}, kept=["b"])
+    rows = [DraftRow(graph["b"], [Read("a")]), DraftRow(graph["c"], [Read("b")])]
+    draft = GraphDraft(rows, outside={"a": graph["a"]}, kept=["b"])
     assert draft.operator("a") == graph["a"]
-    assert (draft.only_reader("b"), Draft(rows, outside={"a": graph["a"]}).only_reader("b")) == (None, "c")
+    assert (draft.only_reader("b"), GraphDraft(rows, outside={"a": graph["a"]}).only_reader("b")) == (None, "c")
     assert draft.order() == ("b", "c")
     with pytest.raises(GraphError, match="edge"):
         draft.to_graph()
     with pytest.raises(GraphError, match="'b' cannot go"):
         draft.replace(["b"], redirect={"b": Source("a")})
-    check(draft.replace(["c"], [Row(Operator("c"), [Read("a")])]))
+    check(draft.replace(["c"], [DraftRow(Operator("c"), [Read("a")])]))
 
 
 def test_signatures_tell_drafts_apart():
     graph = block()
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     op = graph["c0"]
     for other in (
         replace(op, flops=1.0),
@@ -135,9 +135,9 @@ def test_signatures_tell_drafts_apart():
         replace(op, dtype="fp16"),
         replace(op, kind="other"),
     ):
-        after = draft.replace(["c0"], [Row(other, draft.rows["c0"].reads)])
+        after = draft.replace(["c0"], [DraftRow(other, draft.rows["c0"].reads)])
         assert after.signature() != draft.signature()
-        assert after.replace(["c0"], [Row(op, draft.rows["c0"].reads)]).signature() == draft.signature()
+        assert after.replace(["c0"], [DraftRow(op, draft.rows["c0"].reads)]).signature() == draft.signature()
 
 
 # Costs

@@ -8,7 +8,7 @@ from rewritten import of_text, with_changes
 
 from simsched.base.errors import GraphError
 from simsched.model import Cluster, Work, roofline
-from simsched.rewriting import RULES, Draft, can_merge, merge, merge_key, merged_operators
+from simsched.rewriting import RULES, GraphDraft, can_merge, merge, merge_key, merged_operators
 from workloads.models.network import Network
 
 
@@ -55,7 +55,7 @@ def test_a_point_and_a_window_become_one_window():
     assert after.names == ("x", "c0+c1", "join")
     assert after["join"].attributes == {"axis": 1, "slices": {"0": [1, 0, 4], "1": [1, 4, 10]}}
     assert [(e.src, e.nbytes) for e in after.edges if e.dst == "join"] == [("c0+c1", 1024.0), ("c0+c1", 1536.0)]
-    assert merged_operators(Draft.from_graph(graph), ("c0", "c1")) == (op,)
+    assert merged_operators(GraphDraft.from_graph(graph), ("c0", "c1")) == (op,)
     assert largest_error(graph, after) < 1e-9
 
 
@@ -70,7 +70,7 @@ def test_of_a_batch_the_parts_are_copied():
     assert part.works == (Work("elementwise", "copy", reads=3072.0, writes=3072.0, rows=768),)
     assert part.attributes == {"axis": 1, "begin": 4, "end": 10}
     assert (part.input_shapes, part.output_shape) == (((2, 10, 8, 8),), (2, 6, 8, 8))
-    assert [op.name for op in merged_operators(Draft.from_graph(graph), ("c0", "c1"))] == ["c0+c1", "c0", "c1"]
+    assert [op.name for op in merged_operators(GraphDraft.from_graph(graph), ("c0", "c1"))] == ["c0+c1", "c0", "c1"]
     assert largest_error(graph, after) < 1e-9
 
 
@@ -103,10 +103,10 @@ def test_merged_convolutions_compute_the_same(case, batch):
     convs = [(out, kernel, {k: v for k, v in options.items() if k != "size"}) for out, kernel, options in case]
     graph = branches(*convs, batch=batch, size=sizes[0])
     names = [f"c{i}" for i in range(len(convs))]
-    (key,) = {merge_key(Draft.from_graph(graph), name) for name in names}
+    (key,) = {merge_key(GraphDraft.from_graph(graph), name) for name in names}
     assert key is not None
     for order in (names, names[::-1]):
-        assert can_merge(Draft.from_graph(graph), order)
+        assert can_merge(GraphDraft.from_graph(graph), order)
         after, _ = merge(graph, [order])
         assert largest_error(graph, after) < 1e-9
 
@@ -124,7 +124,7 @@ REFUSED = {
 @pytest.mark.parametrize(("reason", "convs"), REFUSED.items())
 def test_what_cannot_be_merged(reason, convs):
     graph = branches(*convs, joined=False)
-    reason, draft = reason.strip(), Draft.from_graph(graph)
+    reason, draft = reason.strip(), GraphDraft.from_graph(graph)
     assert (merge_key(draft, "c0") == merge_key(draft, "c1")) == reason.startswith("kernels")
     assert (merge_key(draft, "c0") is None) == ("groups" in reason)
     assert not can_merge(draft, ("c0", "c1"))
@@ -138,7 +138,7 @@ def test_what_cannot_be_merged(reason, convs):
 def test_operators_of_other_tensors_and_kinds():
     image = "conv(input(1, 4, 8, 8), 4, 1)"
     graph = of_text(f"x = {image}; y = {image}; a = conv(x, 4, 1); b = conv(y, 4, 1); p = pool(x, 'max', 3, padding=1)")
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     # of two tensors, a pool, the same twice, and inputs of the network, which are not known
     assert not any(can_merge(draft, names) for names in ("ab", "ap", "aa", "xy"))
     with pytest.raises(GraphError, match="has no operator 'z'"):
@@ -154,8 +154,8 @@ def test_attributes_that_make_no_sense(given):
     graph = branches(POINT, POINT, joined=False)
     for name in ("c0", "c1"):
         graph = with_changes(graph, name, **given)
-    assert merge_key(Draft.from_graph(graph), "c0") is None
-    assert all(not list(RULES[f"R{k}"].matches(Draft.from_graph(graph))) for k in (2, 3, 4, 5, 6, 8))
+    assert merge_key(GraphDraft.from_graph(graph), "c0") is None
+    assert all(not list(RULES[f"R{k}"].matches(GraphDraft.from_graph(graph))) for k in (2, 3, 4, 5, 6, 8))
 
 
 def test_a_dilated_window_merges_with_its_like_only():
@@ -163,8 +163,8 @@ def test_a_dilated_window_merges_with_its_like_only():
     graph = branches(SAME, (4, 5, {"padding": 2}), SAME)
     for i, padding in enumerate((2, 4, 2)):
         graph = with_changes(graph, f"c{i}", dilation=[2, 2], padding=[padding, padding])
-    assert not can_merge(Draft.from_graph(graph), ("c0", "c1"))
-    assert can_merge(Draft.from_graph(graph), ("c0", "c2"))
+    assert not can_merge(GraphDraft.from_graph(graph), ("c0", "c1"))
+    assert can_merge(GraphDraft.from_graph(graph), ("c0", "c2"))
     assert largest_error(graph, merge(graph, [("c0", "c2")])[0]) < 1e-9
 
 
@@ -173,8 +173,8 @@ def test_slices_of_one_tensor_are_the_same_only_if_they_are():
     text = "a = conv(x, 4, 1); b = conv(x, 4, 1); p = conv(a, 4, 1); q = conv(a, 4, 3, padding=1); r = conv(b, 4, 1)"
     graph = of_text(f"{text}; join = concat([p, q, r])", "unit")
     once, _ = merge(graph, [("a", "b")])
-    assert can_merge(Draft.from_graph(once), ("p", "q"))
-    assert not can_merge(Draft.from_graph(once), ("p", "r"))
+    assert can_merge(GraphDraft.from_graph(once), ("p", "q"))
+    assert not can_merge(GraphDraft.from_graph(once), ("p", "r"))
     twice, names = merge(graph, [("a", "b"), ("p", "q")])
     assert names == [("a+b",), ("p+q",)]
     assert twice["p+q"].attributes["slices"] == {"0": [1, 0, 4]}

@@ -10,7 +10,7 @@ from rewritten import TOLERANCE, block, check, cut, network, of_text, source, wa
 
 import workloads
 from simsched.model.graph import OpGraph
-from simsched.rewriting import RULES, Draft, Source
+from simsched.rewriting import RULES, GraphDraft, Source
 
 
 def test_there_are_thirteen_rules():
@@ -56,13 +56,13 @@ def test_random_substitutions_keep_the_values(graph, seed):
     check(draft)
     rewritten = draft.to_graph()
     assert largest_error(graph, rewritten) < TOLERANCE, used
-    assert Draft.from_graph(rewritten).signature() == draft.signature()
+    assert GraphDraft.from_graph(rewritten).signature() == draft.signature()
 
 
 @settings(max_examples=40, deadline=None)
 @given(graph=small_networks())
 def test_every_match_can_be_made_unless_it_closes_a_circle(graph):
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     for rule in RULES.values():
         for match in rule.matches(draft):
             after = rule.apply(draft, match)
@@ -72,7 +72,7 @@ def test_every_match_can_be_made_unless_it_closes_a_circle(graph):
                 check(after)
                 assert largest_error(graph, after.to_graph()) < TOLERANCE
                 assert after.signature() != draft.signature()
-    assert draft.signature() == Draft.from_graph(graph).signature()
+    assert draft.signature() == GraphDraft.from_graph(graph).signature()
 
 
 REAL = {
@@ -96,7 +96,7 @@ def test_blocks_of_real_networks_keep_their_values(name, given):
 
 
 def test_the_order_of_independent_substitutions_does_not_matter():
-    draft = Draft.from_graph(block())
+    draft = GraphDraft.from_graph(block())
     found = list(RULES["R1"].matches(draft))
     ends = [reduce(RULES["R1"].apply, order, draft) for order in (found, found[::-1])]
     assert ends[0].signature() == ends[1].signature() != draft.signature()
@@ -108,8 +108,8 @@ def test_what_somebody_outside_reads_keeps_its_name(batch):
     """Of one image a view stands for a, which costs nothing; p reads the slice itself, as q does that of b."""
     text = "a = conv(x, 4, 1); b = conv(x, 2, 1); p = pool(a, 'max', 2); q = pool(b, 'max', 2)"
     graph = of_text(text, "unit", x=(batch, 4, 6, 6))
-    _, *rows = Draft.from_graph(graph).rows.values()
-    part = Draft(rows, outside={"x": graph["x"]}, kept=["a"])
+    _, *rows = GraphDraft.from_graph(graph).rows.values()
+    part = GraphDraft(rows, outside={"x": graph["x"]}, kept=["a"])
     (match,) = RULES["R2"].matches(part)
     after = RULES["R2"].apply(part, match)
     check(after)
@@ -126,6 +126,6 @@ def test_the_interpreter_tells_wrong_graphs():
     edges = list(graph.edges)
     turned = OpGraph(graph.operators, [*edges[:2], edges[3], edges[2]])
     assert largest_error(graph, turned) > 0.1
-    draft = Draft.from_graph(graph).replace(["b"], redirect={"b": Source("a")})
+    draft = GraphDraft.from_graph(graph).replace(["b"], redirect={"b": Source("a")})
     assert largest_error(graph, draft.to_graph()) > 0.1
     assert evaluate(graph, Weights(graph))["d"].any()

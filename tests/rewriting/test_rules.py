@@ -4,7 +4,7 @@ import pytest
 from rewritten import applied, of_text
 
 import simsched as ss
-from simsched.rewriting import RULES, Draft
+from simsched.rewriting import RULES, GraphDraft
 
 C = "c = conv(x, 4, 3, activation=None)"
 TWO = "a = conv(x, 4, 1); b = conv(x, 8, 1)"
@@ -545,13 +545,13 @@ REFUSED = [
 @pytest.mark.parametrize(("rule", "match", "text", "sources", "found"), REFUSED)
 def test_what_a_rule_refuses(rule, match, text, sources, found):
     """It finds nothing, and does nothing where it is told to."""
-    draft = Draft.from_graph(of_text(text, **{"granularity": "unit", **sources}))
+    draft = GraphDraft.from_graph(of_text(text, **{"granularity": "unit", **sources}))
     assert list(RULES[rule].matches(draft)) == [tuple(names.split()) for names in found.split(", ") if found]
     assert not match or RULES[rule].apply(draft, tuple(match.split())) is None
 
 
 def test_an_activation_is_not_taken_in_by_what_is_read_outside():
-    kept = Draft(Draft.from_graph(of_text(f"{C}; r = activation(c)")).rows.values(), kept=["c"])
+    kept = GraphDraft(GraphDraft.from_graph(of_text(f"{C}; r = activation(c)")).rows.values(), kept=["c"])
     assert list(RULES["R1"].matches(kept)) == []
     assert RULES["R1"].apply(kept, ("c", "r")) is None
 
@@ -566,4 +566,4 @@ def test_a_concatenation_of_inputs_of_the_graph_alone_is_left_alone():
         ),
     ]
     graph = ss.OpGraph(operators, [ss.Edge("c", "s", 1792)])
-    assert not RULES["R12"].matches(Draft.from_graph(graph))
+    assert not RULES["R12"].matches(GraphDraft.from_graph(graph))

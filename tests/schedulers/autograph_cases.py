@@ -5,7 +5,7 @@ from itertools import combinations
 from small import made, operators
 
 from simsched.model import Operator
-from simsched.rewriting import Row, Rule, Source
+from simsched.rewriting import DraftRow, Rule, Source
 
 
 def pair(time, tell=lambda _: None):
@@ -23,7 +23,7 @@ def pair(time, tell=lambda _: None):
         tell("make")
         a, b = match
         new = Operator(f"{a}+{b}", kind="both", time=time, output_shape=(1, 2))
-        row = Row(new, draft.rows[a].reads)
+        row = DraftRow(new, draft.rows[a].reads)
         return draft.replace(match, [row], {a: Source(new.name, (1, 0, 1)), b: Source(new.name, (1, 1, 2))})
 
     return Rule("pair", find, make)

@@ -12,7 +12,7 @@ from strategies import graphs
 
 from simsched.base.errors import CostError
 from simsched.model import Cluster, Operator, OpGraph
-from simsched.rewriting import RULES, Row, Rule
+from simsched.rewriting import RULES, DraftRow, Rule
 from simsched.schedulers import protocol, schedule
 from simsched.schedulers.autograph import autograph
 from simsched.simulator import simulate
@@ -27,7 +27,7 @@ def shortened(draft, match):
     if any(draft.operator(read.producer).kind == "long" for read in draft.rows[name].reads):
         return None
     return draft.replace(
-        match, [Row(Operator(name, kind="short", time=1.0, output_shape=(1, 1)), draft.rows[name].reads)]
+        match, [DraftRow(Operator(name, kind="short", time=1.0, output_shape=(1, 1)), draft.rows[name].reads)]
     )
 
 

@@ -12,7 +12,7 @@ from strategies import shapes
 
 from simsched.model import Cluster, Operator, default_cost
 from simsched.model.rewriting import Step
-from simsched.rewriting import Draft, Read, Row, Source
+from simsched.rewriting import DraftRow, GraphDraft, Read, Source
 from simsched.rewriting.parts import READER, part_of, put_together
 from simsched.schedulers.autograph import atoms, intervals
 from simsched.schedulers.autograph.parts import (
@@ -32,7 +32,7 @@ DEVICE = Cluster.preset("a100").devices[0]
 
 def test_a_part_knows_who_reads_from_it():
     """Of a b c d in a row, b c is a part: it reads a from outside, and c is read outside, which takes no time."""
-    whole = Draft.from_graph(made("a=1 b=2 c=3 d=4", "ab bc cd"))
+    whole = GraphDraft.from_graph(made("a=1 b=2 c=3 d=4", "ab bc cd"))
     part = part_of(whole, "bc")
     assert (list(part.rows), list(part.outside)) == (["b", "c", READER], ["a"])
     assert part.rows[READER].reads == (Read("c"),)
@@ -43,7 +43,7 @@ def test_a_part_knows_who_reads_from_it():
 def test_a_part_that_leads_an_outside_tensor_on():
     """a, n, d in a row, each a part; n goes: who read it reads a, and where a is part of another tensor, that part."""
     kinds = {"x": "op", "a": "half", "b": "half", "n": "nothing", "d": "op"}
-    whole = Draft.from_graph(made([Operator(*row, time=1.0) for row in kinds.items()], "xa xb an nd bd"))
+    whole = GraphDraft.from_graph(made([Operator(*row, time=1.0) for row in kinds.items()], "xa xb an nd bd"))
     parts = [part_of(whole, names) for names in ("xab", "n", "d")]
     after = [pair(1.0).apply(parts[0], ("a", "b")), drop().apply(parts[1], ("n",)), parts[2]]
     together = put_together(whole, zip(parts, after, strict=True))
@@ -52,10 +52,10 @@ def test_a_part_that_leads_an_outside_tensor_on():
 
 def test_parts_that_do_not_fit():
     """a has become a slice along axis 1 where somebody reads it along axis 2: there is no such slice."""
-    whole = Draft([Row(Operator("a")), Row(Operator("b"), [Read("a")])])
+    whole = GraphDraft([DraftRow(Operator("a")), DraftRow(Operator("b"), [Read("a")])])
     parts = [part_of(whole, "a"), part_of(whole, "b")]
-    first = parts[0].replace(["a"], [Row(Operator("aa"))], {"a": Source("aa", (1, 0, 1))})
-    second = Draft([Row(Operator("b"), [Read("a", (2, 0, 1))])], outside=parts[1].outside)
+    first = parts[0].replace(["a"], [DraftRow(Operator("aa"))], {"a": Source("aa", (1, 0, 1))})
+    second = GraphDraft([DraftRow(Operator("b"), [Read("a", (2, 0, 1))])], outside=parts[1].outside)
     assert put_together(whole, [(parts[0], first), (parts[1], second)]) is None
 
 
@@ -73,7 +73,7 @@ def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20, settled=()
 
 def test_steps_are_made_again_as_far_as_they_can_be():
     """Three pairs; of the second one operator is gone: its step and those behind it are left out."""
-    whole = Draft.from_graph(forked(pairs=3))
+    whole = GraphDraft.from_graph(forked(pairs=3))
     other = whole.replace(["c2"], redirect={"c2": Source("b2")})
     steps = tuple(Step("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
     with Deadline("autograph") as deadline:
@@ -90,7 +90,7 @@ def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
 
     kinds = {"a": "op", "b": "half", "c": "half", "n": "nothing", "d": "op"}
     rows = [replace(op, kind=kinds[op.name]) for op in operators("a=1 b=10 c=10 n=20 d=1")]
-    draft = Draft.from_graph(made(rows, "ab ac bn cd nd"))
+    draft = GraphDraft.from_graph(made(rows, "ab ac bn cd nd"))
     rules = [pair(21.0), drop(lambda draft: "b+c" in draft.rows)]
     # start: 42 + 0.25 x 32 = 50; fused: 43 + 0.25 x 43 = 53.75 = 1.075 x 50; without n: 23 + 0.25 x 23 = 28.75
     assert explored(draft, rules, beta=1.1)[0][0].cost == DraftCost(28.75, 23.0)
@@ -100,7 +100,7 @@ def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
 def test_substitutions_in_another_order_are_made_once():
     """Five independent ones: of 32 graphs, each is reached by one substitution from those before it in 5 x 2^4 = 80
     ways; each of the 31 others is derived once."""
-    variants, candidates = explored(Draft.from_graph(forked(pairs=5)), [pair(15.0)], beta=10.0)
+    variants, candidates = explored(GraphDraft.from_graph(forked(pairs=5)), [pair(15.0)], beta=10.0)
     assert candidates == 31
     assert len(variants[0].steps) == 5
     assert len(variants) == 6  # one for each number of substitutions: the sums of the others are the same
@@ -108,7 +108,7 @@ def test_substitutions_in_another_order_are_made_once():
 
 def test_a_budget_is_kept_and_spent_on_the_best():
     """Ten of twenty pairs, each tried against all that are left: 20 + 19 + ... + 11 = 155 graphs; at 155 no more."""
-    variants, candidates = explored(Draft.from_graph(forked(pairs=20)), [pair(15.0)], budget=155)
+    variants, candidates = explored(GraphDraft.from_graph(forked(pairs=20)), [pair(15.0)], budget=155)
     assert candidates == 155
     assert len(variants[0].steps) == 10
 
@@ -117,7 +117,7 @@ def test_what_is_settled_is_not_tried_again():
     """Four halves that read the same, the first two and the last two settled: 2 x 2 of the 6 pairs are left, and then
     what is left of each."""
     halves = operators("b=10 c=10 e=10 f=10", kind="half")
-    draft = Draft.from_graph(made([*halves, *operators("a=1 z=1")], "ab ac ae af bz cz ez fz"))
+    draft = GraphDraft.from_graph(made([*halves, *operators("a=1 z=1")], "ab ac ae af bz cz ez fz"))
     settled = (frozenset("bc"), frozenset("ef"))
     variants, candidates = explored(draft, [pair(15.0)], alpha=0.0, beta=2.0, settled=settled)
     # of b e, b f, c e, c f two that share no operator go together, in two ways
@@ -199,7 +199,7 @@ def test_intervals_keep_to_the_largest_size(sizes, largest, runs):
 
 def variant(mixed, name="R"):
     """A variant of a cost, with a step to tell it by."""
-    return Variant(Draft([]), DraftCost(mixed, mixed), ((f"{name}{mixed}", ()),))
+    return Variant(GraphDraft([]), DraftCost(mixed, mixed), ((f"{name}{mixed}", ()),))
 
 
 def test_the_best_cover_is_found():

@@ -11,7 +11,7 @@ from simsched.model.graph.beside import side_by_side
 from simsched.model.graph.rearranged import with_times
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.workload import baked, placed_operator_times
+from simsched.simulator.workload import bake, placed_operator_times
 
 PAIR = Cluster.preset("a100", 2)
 
@@ -26,17 +26,17 @@ def test_times_are_those_of_the_device_that_an_operator_is_placed_on():
     plan = Schedule(made("a=5 bb=1 ccc=1", "a-bb=8"), placements("ccc a bb/1@1"))
     assert placed_operator_times(plan, PAIR, by_device).tolist() == [1.0, 20.0, 3.0]
     assert placed_operator_times(plan.lower(PAIR), PAIR, by_device).tolist() == [1.0, 20.0, 3.0]
-    written = baked(plan, PAIR, by_device)
+    written = bake(plan, PAIR, by_device)
     assert [op.time for op in written.graph.operators] == [1.0, 20.0, 3.0]
     assert simulate(written, PAIR).makespan == simulate(plan, PAIR, by_device).makespan
-    assert baked(written, PAIR, None) is written
+    assert bake(written, PAIR, None) is written
 
 
 @given(graphs(max_ops=6), st.sampled_from(["heft", "round-robin", "hios-lp"]))
 @settings(max_examples=15)
 def test_what_is_written_in_needs_no_cost_model(graph, name):
     plan = schedule(graph, PAIR, name)
-    written = baked(plan, PAIR, None)
+    written = bake(plan, PAIR, None)
     assert simulate(written, PAIR, lambda op, device: op.time).makespan == simulate(plan, PAIR).makespan
     rows = with_times(graph, np.where(np.isnan(graph.time), 3.0, graph.time)).operators
     assert [op.time for op in rows] == [3.0 if op.time is None else op.time for op in graph.operators]

@@ -137,7 +137,7 @@ def test_a_graph_that_cannot_be_made():
 def test_rows_of_what_took_its_process_with_it():
     make = pickle.loads(pickle.dumps(Evaluate(fork, ".", "1.0", 5.0, "x")))
     spec = rows_of(study())[1]
-    (crashed,), (hung,) = make.died(spec, False), make.died(spec, True)
+    (crashed,), (hung,) = make.rows_of_lost_unit(spec, False), make.rows_of_lost_unit(spec, True)
     assert (crashed["status"], hung["status"]) == ("failed", "timeout")
     assert crashed["key"] == hung["key"] == row_key(spec, "1.0", None, None)
     assert (crashed["scheduler"], crashed["workload.kind"]) == ("lios", "fork")

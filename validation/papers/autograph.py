@@ -19,7 +19,7 @@ import simsched as ss
 import workloads
 from simsched.base.units import MS
 from simsched.model.costmodel import CostModel
-from simsched.rewriting import RULES, Draft, Rule
+from simsched.rewriting import RULES, GraphDraft, Rule
 from simsched.rewriting.rule import Match
 from simsched.schedulers.autograph import intervals
 from validation.evidence import each
@@ -98,12 +98,12 @@ def prepared(name: str) -> ss.OpGraph:
     """Return a network by single operators, folded and fused as far as Nimble does that."""
     graph = workloads.load(NETWORKS[name], granularity="operator")
     folded = _everywhere(
-        RULES["R1"], Draft.from_graph(graph), lambda draft, match: draft.operator(match[1]).kind == "batch_norm"
+        RULES["R1"], GraphDraft.from_graph(graph), lambda draft, match: draft.operator(match[1]).kind == "batch_norm"
     )
     return _everywhere(RULES["R13"], folded, lambda _draft, _match: True).to_graph()
 
 
-def _everywhere(rule: Rule, draft: Draft, wanted: Callable[[Draft, Match], bool]) -> Draft:
+def _everywhere(rule: Rule, draft: GraphDraft, wanted: Callable[[GraphDraft, Match], bool]) -> GraphDraft:
     """Return a draft with a rule applied until no wanted match is left."""
     changed = True
     while changed:
@@ -173,7 +173,7 @@ def _taken(asked: tuple[str, str], quick: bool) -> int:
     kind, objective = asked
     rule, window = _KINDS[kind]
 
-    def find(draft: Draft) -> Iterator[Match]:
+    def find(draft: GraphDraft) -> Iterator[Match]:
         matches = RULES[rule].matches(draft)
         return (match for match in matches if draft.operator(match[0]).attributes["kernel"][0] == window)
 

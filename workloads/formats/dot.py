@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from simsched.base.codec import read
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.base.io import parse_json, read_text, write_file
 from simsched.model.graph import Edge, Operator, OpGraph
 from workloads.formats.reading import build, real
@@ -229,10 +229,10 @@ def _parse(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
         _logger.warning(
             "%s: attributes that are ignored: %s; costs are read from time (us), flops, nbytes",
             source,
-            ", ".join(map(shown, ignored[:_MOST_LISTED])),
+            ", ".join(map(brief_text, ignored[:_MOST_LISTED])),
         )
     operators = [
-        read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {shown(name)}")
+        read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {brief_text(name)}")
         for name, row in reader.nodes.items()
     ]
     edges = [
@@ -250,9 +250,9 @@ def _require_costs(source: str, reader: "_Reader", graph: OpGraph) -> None:
     """Refuse a graph without any cost."""
     if _has_costs(graph) or reader.attributes.get("costs") == "none":
         return
-    listed = ", ".join(map(shown, list(reader.ignored)[:_MOST_LISTED]))
+    listed = ", ".join(map(brief_text, list(reader.ignored)[:_MOST_LISTED]))
     raise FormatError(
-        f"{source}: no operator of {shown(graph.name)} has a cost"
+        f"{source}: no operator of {brief_text(graph.name)} has a cost"
         + (f" (attributes that are ignored: {listed})" if listed else "")
         + "; give nodes time (us), or flops and nbytes, or say graph [costs=none]"
     )
@@ -306,7 +306,7 @@ def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> d
     for key, text in row.items():
         if key not in keys or not text:
             continue
-        where = f"{source}: {shown(owner)}, attribute {key!r}"
+        where = f"{source}: {brief_text(owner)}, attribute {key!r}"
         if key in _STRUCTURES:
             values[key] = parse_json(text, where)
         elif key in _TEXTS:
@@ -314,7 +314,7 @@ def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> d
         else:
             values[key] = number = real(text)
             if number is None:
-                raise FormatError(f"{where} must be a number, not {shown(text)}")
+                raise FormatError(f"{where} must be a number, not {brief_text(text)}")
     return values
 
 
@@ -358,7 +358,10 @@ class _Reader:
         self._value = match[kind]
         self._at = match.start(kind)
         self._end = match.end()
-        self._kind = self._value if kind == "mark" else kind
+        if kind == "mark":
+            self._kind = self._value
+        else:
+            self._kind = kind
         if kind == "name" and self._value.lower() in _KEYWORDS:
             self._kind = self._value.lower()
         elif kind == "quoted" and "\\" in self._value:
@@ -387,7 +390,7 @@ class _Reader:
     def _identifier(self) -> str:
         if self._kind == "end":
             return "the end"
-        return shown(self._value)
+        return brief_text(self._value)
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""

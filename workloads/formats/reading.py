@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
-from simsched.base.errors import FormatError, SimschedError, shown
+from simsched.base.errors import FormatError, SimschedError, brief_text
 
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MOST_DIGITS: Final = 20  # digits of a whole number, as many as 2 ** 64 has
@@ -77,7 +77,7 @@ class Lines:
         """Refuse a line more."""
         fields = next(self._rows, None)
         if fields is not None:
-            self.fail(f"a line more than announced: {shown(' '.join(fields))}")
+            self.fail(f"a line more than announced: {brief_text(' '.join(fields))}")
 
     def fail(self, what: str) -> NoReturn:
         """Raise an error that names the line read last."""

@@ -121,7 +121,10 @@ def format_of(path: str | os.PathLike[str]) -> str:
         If neither the suffix nor the first bytes belong to a format, or they belong to one in `LEFT`.
     """
     unnamed = is_stream(path) and not os.fspath(path).lower().endswith(SUFFIXES)
-    name = "simsched" if unnamed else _by_suffix(path)
+    if unnamed:
+        name = "simsched"
+    else:
+        name = _by_suffix(path)
     if name != "simsched":
         return name
     head = read_bytes(path, _HEAD)

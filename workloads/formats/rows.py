@@ -26,7 +26,7 @@ Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 _Whole = Annotated[int, Range(0, 2**31 - 1)]
 
 
-class _Row(NamedTuple):
+class _KernelRow(NamedTuple):
     """A row of the file; `issued_us` may be missing."""
 
     kernel: str
@@ -122,12 +122,12 @@ def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
         raise FormatError(f"{source}: not a CSV file: {error}") from None
 
 
-def _row(given: Mapping[str, Any], where: str) -> _Row:
+def _row(given: Mapping[str, Any], where: str) -> _KernelRow:
     """Return a row: a missing or empty cell has the default, an unknown heading is ignored."""
     if not isinstance(given, Mapping):
         raise FormatError(f"{where} must have keys, such as kernel, begin_us, end_us")
-    cells = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
-    row = read(_Row, {key: _value(key, value) for key, value in cells.items()}, where)
+    cells = {key: given[key] for key in _KernelRow._fields if given.get(key) not in (None, "")}
+    row = read(_KernelRow, {key: _value(key, value) for key, value in cells.items()}, where)
     if row.end_us < row.begin_us:
         raise FormatError(f"{where} ends before it begins")
     return row
@@ -141,12 +141,12 @@ def _value(key: str, given: Any) -> Any:
         number = float(given)
     except (TypeError, ValueError, OverflowError):
         return given
-    if type(_Row._field_defaults.get(key)) is int and number.is_integer():
+    if type(_KernelRow._field_defaults.get(key)) is int and number.is_integer():
         return int(number)
     return number
 
 
-def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
+def _replay(run: str, rows: Sequence[_KernelRow], cluster: Cluster, source: str) -> Replay:
     """Return the replay of a run, whose rows are in the order of their begins."""
     device = cluster.devices[0]
     issued = np.array([row.issued_us for row in rows], np.float64)  # NaN where it is not known
@@ -156,7 +156,8 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
         if row.begin_us >= end:  # nothing runs any more
             phase.append(phase[-1] + 1 if phase else 0)
             before = row.begin_us - max(device.launch, device.launch_latency)
-            issued[i] = before if isnan(issued[i]) else issued[i]
+            if isnan(issued[i]):
+                issued[i] = before
         else:
             phase.append(phase[-1])
         end = max(end, row.end_us)
@@ -189,7 +190,7 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
     return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
 
 
-def _operator(name: str, row: _Row) -> Operator:
+def _operator(name: str, row: _KernelRow) -> Operator:
     kernels: tuple[Kernel, ...] = ()
     if row.blocks:
         kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),)

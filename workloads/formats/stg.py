@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.base.io import read_text
 from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import real as checked_real
@@ -76,7 +76,9 @@ def parse_stg(
     head = lines.take("the number of tasks")
     counts = [whole(field) for field in head]
     if len(head) > 2 or None in counts or 0 in counts:
-        lines.fail(f"expected the number of tasks, alone or before that of processors, not {shown(' '.join(head))}")
+        lines.fail(
+            f"expected the number of tasks, alone or before that of processors, not {brief_text(' '.join(head))}"
+        )
     table = _rows(lines, int(head[0]), with_processors=len(head) == 2)
 
     with np.errstate(over="ignore", invalid="ignore"):  # the graph refuses values that are not finite, and names them
@@ -102,7 +104,7 @@ def parse_stg(
     return build(source, OpGraph.from_columns, names, src, dst, name=name, time=times, edge_transfer=costs)
 
 
-class _Table(NamedTuple):
+class _TaskTable(NamedTuple):
     """The contents of the rows: indices of operators, times and costs in units."""
 
     first: int
@@ -113,19 +115,27 @@ class _Table(NamedTuple):
     costs: list[float]
 
 
-def _rows(lines: Lines, count: int, with_processors: bool) -> _Table:
+def _rows(lines: Lines, count: int, with_processors: bool) -> _TaskTable:
     row = lines.take("a task")
-    first = 1 if with_processors and row[0] == "1" else 0
+    if with_processors and row[0] == "1":
+        first = 1
+    else:
+        first = 0
     n_rows = count + (first if with_processors else 2)
-    table = _Table(first, (n_rows - 1,) if first else () if with_processors else (0, n_rows - 1), [], [], [], [])
+    table = _TaskTable(first, (n_rows - 1,) if first else () if with_processors else (0, n_rows - 1), [], [], [], [])
     for i in range(n_rows):
         if i:
             row = lines.take(f"task {i + first} of {n_rows} rows{'' if with_processors else ', two of them dummies,'}")
-        task, time, n_before = (whole(row[0]), real(row[1]), whole(row[2])) if len(row) >= 3 else (None, None, None)
+        if len(row) >= 3:
+            task = whole(row[0])
+            time = real(row[1])
+            n_before = whole(row[2])
+        else:
+            task = time = n_before = None
         if task != i + first or time is None or n_before is None:
             lines.fail(
                 f"expected task {i + first}, its processing time and its number of predecessors, "
-                f"not {shown(' '.join(row))}"
+                f"not {brief_text(' '.join(row))}"
             )
         table.times.append(time)
         if len(row) == 3:
@@ -138,9 +148,12 @@ def _rows(lines: Lines, count: int, with_processors: bool) -> _Table:
             lines.fail(f"task {task} has {n_before} predecessors, but {len(row) - 3} numbers follow")
         for pair in pairs:
             before = whole(pair[0])
-            cost = real(pair[1]) if len(pair) == 2 else None
+            if len(pair) == 2:
+                cost = real(pair[1])
+            else:
+                cost = None
             if before is None or cost is None:
-                lines.fail(f"expected a predecessor of task {task} and its cost, not {shown(' '.join(pair))}")
+                lines.fail(f"expected a predecessor of task {task} and its cost, not {brief_text(' '.join(pair))}")
             if not first <= before < first + n_rows:
                 lines.fail(f"task {task} names predecessor {before}; there are tasks {first} to {first + n_rows - 1}")
             table.src.append(before - first)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simsched.base.errors import FormatError, GraphError, UnknownNameError, shown
+from simsched.base.errors import FormatError, GraphError, UnknownNameError, brief_text
 from simsched.base.io import read_json
 from workloads.checks import one_of, whole
 from workloads.llm.published import PUBLISHED
@@ -149,7 +149,7 @@ class _Config:
         """Return true or false."""
         value = self.get(key)
         if value is not None and not isinstance(value, bool):
-            raise FormatError(f"{self.source}: {key} must be true or false, not {shown(value)}")
+            raise FormatError(f"{self.source}: {key} must be true or false, not {brief_text(value)}")
         return default if value is None else value
 
     def per_layer(self, key: str, layers: int) -> list[Any] | None:
@@ -178,7 +178,7 @@ def read_architecture(config: str) -> Architecture:
         If the file cannot be read, its ``model_type`` is not known, or a size is missing or out of range.
     """
     if not isinstance(config, str):
-        raise GraphError(f"config must be the name of a language model or a path, not {shown(config)}")
+        raise GraphError(f"config must be the name of a language model or a path, not {brief_text(config)}")
     if config.lower().endswith(".json"):
         return architecture(config, read_json(config))
     if config not in PUBLISHED:
@@ -189,19 +189,22 @@ def read_architecture(config: str) -> Architecture:
 def architecture(source: str, document: Any) -> Architecture:
     """Return the sizes that a document of Hugging Face's form says; `source` names it in errors."""
     if not isinstance(document, dict):
-        raise FormatError(f"{source}: a config.json is an object, not {shown(document)}")
+        raise FormatError(f"{source}: a config.json is an object, not {brief_text(document)}")
     if "hidden_size" not in document and isinstance(document.get("text_config"), dict):
         document = {"model_type": document.get("model_type"), **document["text_config"]}
     config = _Config(source, document)
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
         types = ", ".join(MODEL_TYPES)
-        raise FormatError(f"{source}: model_type {shown(model_type)} is not known; known are: {types}")
+        raise FormatError(f"{source}: model_type {brief_text(model_type)} is not known; known are: {types}")
     layers = config.count("num_hidden_layers", most=_MOST_LAYERS)
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")
     kv_heads = config.count("num_key_value_heads", heads)
-    latent = _latent(config) if model_type in _LATENT else None
+    if model_type in _LATENT:
+        latent = _latent(config)
+    else:
+        latent = None
     if latent is None and heads % kv_heads:
         raise GraphError(f"{source}: num_key_value_heads ({kv_heads}) must divide num_attention_heads ({heads})")
     head = config.count("head_dim", max(1, hidden // heads))
@@ -209,7 +212,10 @@ def architecture(source: str, document: Any) -> Architecture:
     window = config.count("sliding_window", 0)
     weights = _weights(config)
     stated = _DTYPES.get(str(config.get("torch_dtype") or config.get("dtype") or "bfloat16"), "bf16")
-    dtype = "fp8" if weights == "fp8" else stated
+    if weights == "fp8":
+        dtype = "fp8"
+    else:
+        dtype = stated
     has_bias = config.flag("attention_bias", model_type in ("qwen2", "qwen2_moe"))
     only_experts = weights == "fp4" and experts is not None
     return Architecture(
@@ -222,7 +228,7 @@ def architecture(source: str, document: Any) -> Architecture:
         head=head,
         ffn=_dense_ffn(config, model_type),
         has_bias=has_bias,
-        normed=_normed(config, model_type),
+        normed=_query_norm(config, model_type),
         window=window,
         slides=_slides(config, layers, window),
         latent=latent,
@@ -235,12 +241,14 @@ def architecture(source: str, document: Any) -> Architecture:
     )
 
 
-def _normed(config: _Config, model_type: str) -> str:
+def _query_norm(config: _Config, model_type: str) -> str:
     """Return how queries and keys are normalised."""
     if model_type in ("olmo2", "olmo3"):
         return "token"
     usual = model_type in ("qwen3", "qwen3_moe", "llama4", "llama4_text")
-    return "head" if config.flag("use_qk_norm", usual) else "no"
+    if config.flag("use_qk_norm", usual):
+        return "head"
+    return "no"
 
 
 def _dense_ffn(config: _Config, model_type: str) -> int:
@@ -290,7 +298,7 @@ def _sparse(config: _Config, layers: int, experts: Experts | None) -> tuple[bool
     step = config.count("decoder_sparse_step", config.count("interleave_moe_layer_step", 1))
     dense = config.get("mlp_only_layers") or []
     if not isinstance(dense, list):
-        raise FormatError(f"{config.source}: mlp_only_layers must be a list, not {shown(dense)}")
+        raise FormatError(f"{config.source}: mlp_only_layers must be a list, not {brief_text(dense)}")
     return tuple(i >= first and i % every == 0 and (i + 1) % step == 0 and i not in dense for i in range(layers))
 
 
@@ -311,5 +319,8 @@ def _weights(config: _Config) -> str | None:
     quantised = config.get("quantization_config")
     if quantised is None:
         return None
-    method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
+    if isinstance(quantised, dict):
+        method = quantised.get("quant_method")
+    else:
+        method = quantised
     return _PARAMETERS_OF[one_of(config.source, "quant_method", method, tuple(_PARAMETERS_OF))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from simsched.model.graph import Work
 from workloads.costs import ROW_FLOPS
 from workloads.llm.architecture import Architecture, Indexer, Latent
-from workloads.llm.step import STORED_NBYTES, Step, Tensor
+from workloads.llm.step import STORED_NBYTES, StepGraph, StepTensor
 
 _FEW_TOKENS = 16
 """New tokens of a sequence up to which engines divide its keys among blocks, and ask compressed keys themselves."""
@@ -36,7 +36,9 @@ class Sequences:
 
     def keys(self, most: int | None) -> int:
         """Return the keys of a sequence that any new token sees, each token at most so many."""
-        return self.context if most is None else min(self.context, most + self.tokens - 1)
+        if most is None:
+            return self.context
+        return min(self.context, most + self.tokens - 1)
 
     def pairs(self, most: int | None) -> int:
         """Return the pairs of a new token and a key that it sees in a sequence: itself, and those before it.
@@ -51,7 +53,9 @@ class Sequences:
         return growing * (first + most - 1) // 2 + (self.tokens - growing) * most
 
 
-def attention(step: Step, sequences: Sequences, model: Architecture, x: Tensor, *, shares: int, slides: bool) -> Tensor:
+def attention(
+    step: StepGraph, sequences: Sequences, model: Architecture, x: StepTensor, *, shares: int, slides: bool
+) -> StepTensor:
     """Add the attention of a layer up to the product that joins the heads; return its output before any all-reduce.
 
     Parameters
@@ -65,12 +69,12 @@ def attention(step: Step, sequences: Sequences, model: Architecture, x: Tensor, 
     """
     if model.latent is not None:
         return _latent(step, sequences, model, model.latent, x, shares=shares)
-    return _grouped(step, sequences, model, x, shares=shares, window=model.window if slides else None)
+    return _add_attention(step, sequences, model, x, shares=shares, window=model.window if slides else None)
 
 
-def _grouped(
-    step: Step, sequences: Sequences, model: Architecture, x: Tensor, *, shares: int, window: int | None
-) -> Tensor:
+def _add_attention(
+    step: StepGraph, sequences: Sequences, model: Architecture, x: StepTensor, *, shares: int, window: int | None
+) -> StepTensor:
     rows = sequences.rows
     size = model.head
     heads = model.heads // shares
@@ -82,7 +86,7 @@ def _grouped(
     read = sequences.number * kv_heads * keys * 2 * size * STORED_NBYTES[step.formats.cache]
     pairs = sequences.number * heads * sequences.pairs(window)
     work = replace(
-        _divided(work, sequences, kv_heads, heads // kv_heads),
+        _divide_by_heads(work, sequences, kv_heads, heads // kv_heads),
         reads=query + read,
         writes=query,
         flops=float(pairs * (4 * size + ROW_FLOPS["softmax"])),
@@ -91,7 +95,9 @@ def _grouped(
     return step.linear("o_proj", [context], rows, heads * size, model.hidden)
 
 
-def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int, kv_heads: int) -> list[Tensor]:
+def _positions(
+    step: StepGraph, model: Architecture, x: StepTensor, rows: int, heads: int, kv_heads: int
+) -> list[StepTensor]:
     """Add all that makes queries, and keys and values in the cache, of the input of a layer."""
     size = model.head
     query = float(rows * heads * size * step.width)
@@ -122,14 +128,16 @@ def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int
     return [q_turned, k_turned, v_stored]
 
 
-def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
+def _divide_by_heads(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
     """Return the work of few tokens by heads of keys, each asked by a group of heads; work of more tokens as it is."""
     if sequences.tokens > _FEW_TOKENS:
         return work
     return replace(work, rule="divided", batch=sequences.number * kv_heads, rows=group * sequences.tokens)
 
 
-def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Latent, x: Tensor, *, shares: int) -> Tensor:
+def _latent(
+    step: StepGraph, sequences: Sequences, model: Architecture, latent: Latent, x: StepTensor, *, shares: int
+) -> StepTensor:
     """Add latent attention: few tokens ask the compressed keys themselves, many have them expanded into heads first."""
     rows = sequences.rows
     heads = model.heads // shares
@@ -166,40 +174,46 @@ def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Laten
     if sequences.tokens > _FEW_TOKENS:
         context = _of_heads(step, sequences, latent, heads, after, query, cached, most)
     else:
-        context = _absorbed(step, sequences, latent, heads, after, query, most)
+        context = _add_latent_attention(step, sequences, latent, heads, after, query, most)
     return step.linear("o_proj", [context], rows, heads * latent.value, model.hidden)
 
 
-def _absorbed(
-    step: Step, sequences: Sequences, latent: Latent, heads: int, after: list[Tensor], query: Tensor, most: int | None
-) -> Tensor:
+def _add_latent_attention(
+    step: StepGraph,
+    sequences: Sequences,
+    latent: Latent,
+    heads: int,
+    after: list[StepTensor],
+    query: StepTensor,
+    most: int | None,
+) -> StepTensor:
     """Add attention of few tokens to the compressed keys of the cache, which all heads share."""
     rows = sequences.rows
     stored = latent.rank + latent.rotated
-    absorbed = step.stacked("absorb_k", [query], heads, rows, latent.plain, latent.rank)
+    absorbed = step.stacked_products("absorb_k", [query], heads, rows, latent.plain, latent.rank)
     keys = sequences.keys(most)
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, stored, latent.rank)
     pairs = sequences.number * heads * sequences.pairs(most)
     work = replace(
-        _divided(work, sequences, 1, heads),
+        _divide_by_heads(work, sequences, 1, heads),
         reads=rows * heads * stored * step.width + sequences.number * keys * stored * STORED_NBYTES[step.formats.cache],
         writes=float(rows * heads * latent.rank * step.width),
         flops=float(pairs * (2 * (stored + latent.rank) + ROW_FLOPS["softmax"])),
     )
     context = step.add("attention", "attention", work, [absorbed, *after])
-    return step.stacked("absorb_v", [context], heads, rows, latent.rank, latent.value)
+    return step.stacked_products("absorb_v", [context], heads, rows, latent.rank, latent.value)
 
 
 def _of_heads(
-    step: Step,
+    step: StepGraph,
     sequences: Sequences,
     latent: Latent,
     heads: int,
-    after: list[Tensor],
-    query: Tensor,
-    cached: Tensor,
+    after: list[StepTensor],
+    query: StepTensor,
+    cached: StepTensor,
     most: int | None,
-) -> Tensor:
+) -> StepTensor:
     """Add attention of many tokens: compressed keys and values are first expanded to heads."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
@@ -217,8 +231,8 @@ def _of_heads(
 
 
 def _index(
-    step: Step, sequences: Sequences, model: Architecture, indexer: Indexer, x: Tensor, query_input: Tensor
-) -> Tensor:
+    step: StepGraph, sequences: Sequences, model: Architecture, indexer: Indexer, x: StepTensor, query_input: StepTensor
+) -> StepTensor:
     """Add the indexer: each GPU scores all keys in fp8 with all heads, and keeps the best."""
     rows = sequences.rows
     assert model.latent is not None

@@ -6,7 +6,7 @@ from typing import Final
 
 from simsched.model.graph import Collective
 from workloads.llm.architecture import Experts
-from workloads.llm.step import ENGINE, STORED_NBYTES, Step, Tensor
+from workloads.llm.step import ENGINE, STORED_NBYTES, StepGraph, StepTensor
 
 _ROUTER_FLOPS: Final = 5.0
 """FLOP for each score of a router, the same as of a softmax."""
@@ -45,14 +45,14 @@ class Ranks:
         return self.number // self.ep
 
 
-def dense(step: Step, x: Tensor, rows: int, hidden: int, ffn: int, *, prefix: str = "") -> Tensor:
+def dense(step: StepGraph, x: StepTensor, rows: int, hidden: int, ffn: int, *, prefix: str = "") -> StepTensor:
     """Add a gated network of `ffn` inner features; return its output before any all-reduce."""
     both = step.linear(f"{prefix}up_gate", [x], rows, hidden, 2 * ffn)
-    inner = step.gated(f"{prefix}act", both, rows, ffn)
+    inner = step.gated_activation(f"{prefix}act", both, rows, ffn)
     return step.linear(f"{prefix}down", [inner], rows, ffn, hidden)
 
 
-def reached(number: int, chosen: int, tokens: int) -> float:
+def count_reached(number: int, chosen: int, tokens: int) -> float:
     """Return how many of the experts some tokens reach, as expected if each token draws its own evenly.
 
     >>> reached(8, 2, 1), reached(8, 2, 1000), round(reached(256, 8, 32), 2)
@@ -61,7 +61,7 @@ def reached(number: int, chosen: int, tokens: int) -> float:
     return number * (1.0 - (1.0 - chosen / number) ** tokens)
 
 
-def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ranks: Ranks) -> Tensor:
+def mixture(step: StepGraph, x: StepTensor, rows: int, hidden: int, experts: Experts, ranks: Ranks) -> StepTensor:
     """Add a mixture of experts; return the sum of routed and shared ones before any all-reduce.
 
     Parameters
@@ -87,11 +87,14 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     order = step.moving(
         "experts.order", "permute", [chosen], max(1, round(n_pairs)), reads=8.0 * n_pairs, writes=8.0 * n_pairs
     )
-    routed = _routed(step, [routed_input, order], tokens, n_pairs, hidden, experts, ranks)
+    routed = _add_experts(step, [routed_input, order], tokens, n_pairs, hidden, experts, ranks)
     if ranks.dp > 1:
         back = float(rows * experts.chosen * hidden * step.width)
         routed = step.collective("combine", Collective("all_to_all", back, ranks.ep), [routed])
-    reads = n_pairs * hidden * step.width if ranks.dp == 1 else float(rows * experts.chosen * hidden * step.width)
+    if ranks.dp == 1:
+        reads = n_pairs * hidden * step.width
+    else:
+        reads = float(rows * experts.chosen * hidden * step.width)
     passed = float(rows * hidden * step.width)
     total = step.moving(
         "experts.sum", "add", [routed, chosen], rows * hidden, reads=reads, writes=passed, flops=reads / step.width
@@ -110,14 +113,14 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     )
 
 
-def _routed(
-    step: Step, xs: list[Tensor], tokens: int, n_pairs: float, hidden: int, experts: Experts, ranks: Ranks
-) -> Tensor:
+def _add_experts(
+    step: StepGraph, xs: list[StepTensor], tokens: int, n_pairs: float, hidden: int, experts: Experts, ranks: Ranks
+) -> StepTensor:
     """Add the grouped products of the experts of this GPU that tokens reach."""
     ffn = max(1, experts.ffn // ranks.per_expert)
-    n_reached = min(n_pairs, reached(experts.number, experts.chosen, tokens) / ranks.ep)
+    n_reached = min(n_pairs, count_reached(experts.number, experts.chosen, tokens) / ranks.ep)
     n_held = experts.number / ranks.ep
-    both = _grouped(step, "experts.up_gate", xs, n_held, n_reached, n_pairs, hidden, 2 * ffn)
+    both = _add_grouped_product(step, "experts.up_gate", xs, n_held, n_reached, n_pairs, hidden, 2 * ffn)
     n_values = max(1, round(n_pairs * ffn))
     inner = step.moving(
         "experts.act",
@@ -128,12 +131,19 @@ def _routed(
         writes=n_pairs * ffn * step.width,
         flops=6.0 * n_pairs * ffn,
     )
-    return _grouped(step, "experts.down", [inner], n_held, n_reached, n_pairs, ffn, hidden)
+    return _add_grouped_product(step, "experts.down", [inner], n_held, n_reached, n_pairs, ffn, hidden)
 
 
-def _grouped(
-    step: Step, name: str, xs: list[Tensor], n_held: float, n_reached: float, n_pairs: float, inner: int, columns: int
-) -> Tensor:
+def _add_grouped_product(
+    step: StepGraph,
+    name: str,
+    xs: list[StepTensor],
+    n_held: float,
+    n_reached: float,
+    n_pairs: float,
+    inner: int,
+    columns: int,
+) -> StepTensor:
     """Add a product for each expert that is reached of those held, all in one kernel, with as many rows each."""
     costs = step.products
     batch = max(1, round(n_reached))

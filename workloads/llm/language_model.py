@@ -10,7 +10,7 @@ from workloads.costs import INDEX_NBYTES, ROW_FLOPS
 from workloads.llm.architecture import Architecture, read_architecture
 from workloads.llm.attention import Sequences, attention
 from workloads.llm.feed_forward import Ranks, dense, mixture
-from workloads.llm.step import STORED_NBYTES, Formats, Step, Tensor
+from workloads.llm.step import STORED_NBYTES, NumberFormats, StepGraph, StepTensor
 
 PHASES: Final = ("decode", "prefill")
 _PRODUCTS: Final = ("fp32", "fp16", "bf16", "fp8")
@@ -104,7 +104,12 @@ def llm(
     one_of(config, "phase", phase, PHASES)
     whole(config, "batch", batch, most=_MOST_TOKENS)
     whole(config, "context", context, most=_MOST_TOKENS)
-    new = whole(config, "tokens", tokens, most=context) if tokens is not None else 1 if phase == "decode" else context
+    if tokens is not None:
+        new = whole(config, "tokens", tokens, most=context)
+    elif phase == "decode":
+        new = 1
+    else:
+        new = context
     ranks = _ranks(config, model, tp, ep)
     if layers is not None:
         whole(config, "layers", layers, most=model.layers)
@@ -113,15 +118,20 @@ def llm(
     whole(config, "microbatches", microbatches, most=_MOST_PARTS)
     if number < microbatches:
         raise GraphError(f"{config}: microbatches ({microbatches}) must be at most the {number} sequences of a GPU")
-    step = Step(f"{model.name} {phase}", formats, is_fused=one_of(config, "qkv", qkv, _QKV) == "joined")
+    step = StepGraph(f"{model.name} {phase}", formats, is_fused=one_of(config, "qkv", qkv, _QKV) == "joined")
     for i in range(microbatches):
         part = (number + i) // microbatches
-        prefix = f"micro{i}." if microbatches > 1 else ""
+        if microbatches > 1:
+            prefix = f"micro{i}."
+        else:
+            prefix = ""
         _add_step(step, model, Sequences(part, new, context), ranks, layers or model.layers, prefix)
     return step.graph()
 
 
-def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Ranks, layers: int, prefix: str) -> None:
+def _add_step(
+    step: StepGraph, model: Architecture, sequences: Sequences, ranks: Ranks, layers: int, prefix: str
+) -> None:
     """Add the operators of a step."""
     rows = sequences.rows
     step.block = prefix.removesuffix(".")
@@ -130,7 +140,7 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
     look_up = step.costs.gather(rows, model.hidden, indices=float(rows * INDEX_NBYTES))
     x = step.add("embedding", "embedding", look_up, [], kept=table)
     x = _all_reduced(step, "embedding.all_reduce", x, ranks.tp)
-    residual: Tensor | None = None
+    residual: StepTensor | None = None
     for i in range(layers):
         step.block = f"{prefix}layer{i}"
         normed = _norm(step, "input_norm", x, residual, rows, model.hidden)
@@ -161,15 +171,20 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
     step.add("sampling", "sampling", work, [scores])
 
 
-def _norm(step: Step, name: str, x: Tensor, residual: Tensor | None, rows: int, hidden: int) -> Tensor:
+def _norm(step: StepGraph, name: str, x: StepTensor, residual: StepTensor | None, rows: int, hidden: int) -> StepTensor:
     """Add a norm, which adds a branch to the residual first."""
-    xs = [x] if residual is None else [x, residual]
+    if residual is None:
+        xs = [x]
+    else:
+        xs = [x, residual]
     return step.norm(name, xs, rows, hidden, adds=residual is not None)
 
 
-def _all_reduced(step: Step, name: str, x: Tensor, ranks: int) -> Tensor:
+def _all_reduced(step: StepGraph, name: str, x: StepTensor, ranks: int) -> StepTensor:
     """Return the sum of a tensor over GPUs; the tensor itself of one GPU."""
-    return x if ranks == 1 else step.collective(name, Collective("all_reduce", x.nbytes, ranks), [x])
+    if ranks == 1:
+        return x
+    return step.collective(name, Collective("all_reduce", x.nbytes, ranks), [x])
 
 
 def _ranks(config: str, model: Architecture, tp: int, ep: int) -> Ranks:
@@ -191,11 +206,16 @@ def _ranks(config: str, model: Architecture, tp: int, ep: int) -> Ranks:
     return Ranks(tp, ep)
 
 
-def _formats(config: str, model: Architecture, dtype: str | None, weights: str | None, cache: str | None) -> Formats:
-    products = model.dtype if dtype is None else one_of(config, "dtype", dtype, _PRODUCTS)
-    stored = model.weights if dtype is None else products
-    of_experts = model.expert_weights if dtype is None else products
+def _formats(
+    config: str, model: Architecture, dtype: str | None, weights: str | None, cache: str | None
+) -> NumberFormats:
+    if dtype is None:
+        products = model.dtype
+        stored = model.weights
+        of_experts = model.expert_weights
+    else:
+        products = stored = of_experts = one_of(config, "dtype", dtype, _PRODUCTS)
     if weights is not None:
         stored = of_experts = one_of(config, "weights", weights, _STORED)
-    formats = Formats(products, stored, of_experts, "")
+    formats = NumberFormats(products, stored, of_experts, "")
     return replace(formats, cache=formats.plain if cache is None else one_of(config, "cache", cache, _CACHES))

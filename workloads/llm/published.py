@@ -44,7 +44,7 @@ def _latent(query_rank: int | None) -> dict[str, Any]:
     }
 
 
-def _routed(number: int, chosen: int, ffn: int, shared: int, first_dense: int) -> dict[str, Any]:
+def _expert_sizes(number: int, chosen: int, ffn: int, shared: int, first_dense: int) -> dict[str, Any]:
     """Return the sizes of DeepSeek's experts."""
     return {
         "n_routed_experts": number,
@@ -66,7 +66,7 @@ def _deepseek_v3(**more: Any) -> dict[str, Any]:
         129280,
         quantization_config={"quant_method": "fp8"},
         **_latent(1536),
-        **_routed(256, 8, 2048, 1, 3),
+        **_expert_sizes(256, 8, 2048, 1, 3),
         **more,
     )
 
@@ -145,11 +145,13 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         ),
         "deepseek-v2-lite": Published(
             "deepseek-ai/DeepSeek-V2-Lite",
-            _sizes("deepseek_v2", 2048, 27, 16, 16, 10944, 102400, **_latent(None), **_routed(64, 6, 1408, 2, 1)),
+            _sizes("deepseek_v2", 2048, 27, 16, 16, 10944, 102400, **_latent(None), **_expert_sizes(64, 6, 1408, 2, 1)),
         ),
         "deepseek-v2": Published(
             "deepseek-ai/DeepSeek-V2",
-            _sizes("deepseek_v2", 5120, 60, 128, 128, 12288, 102400, **_latent(1536), **_routed(160, 6, 1536, 2, 1)),
+            _sizes(
+                "deepseek_v2", 5120, 60, 128, 128, 12288, 102400, **_latent(1536), **_expert_sizes(160, 6, 1536, 2, 1)
+            ),
         ),
         "deepseek-v3": Published("deepseek-ai/DeepSeek-V3", _deepseek_v3()),
         "deepseek-v3.2": Published(

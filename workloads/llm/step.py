@@ -1,4 +1,4 @@
-"""`Step`: the operators of one step of a language model on one GPU, added one after the other."""
+"""`StepGraph`: the operators of one step of a language model on one GPU, added one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ ENGINE: Final = "engine"
 _COMPUTES: Final = ("linear", "experts", "attention", "matmul")
 
 
-class Tensor(NamedTuple):
+class StepTensor(NamedTuple):
     """The output of an operator, or a part of it; `producer` is None for inputs of the step."""
 
     producer: str | None
@@ -23,7 +23,7 @@ class Tensor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Formats:
+class NumberFormats:
     """Number formats of a step.
 
     Parameters
@@ -44,10 +44,12 @@ class Formats:
     @property
     def plain(self) -> str:
         """Format of activations, and of operators that are not quantised: norms, router, words."""
-        return "bf16" if self.products == "fp8" else self.products
+        if self.products == "fp8":
+            return "bf16"
+        return self.products
 
 
-class Step:
+class StepGraph:
     """A step under construction.
 
     Parameters
@@ -65,7 +67,7 @@ class Step:
         Label of the operators that are added from now on, and the beginning of their names.
     """
 
-    def __init__(self, name: str, formats: Formats, *, is_fused: bool = True) -> None:
+    def __init__(self, name: str, formats: NumberFormats, *, is_fused: bool = True) -> None:
         self.name = name
         self.is_fused = is_fused
         self.formats = formats
@@ -85,11 +87,11 @@ class Step:
         name: str,
         kind: str,
         work: Work,
-        xs: Sequence[Tensor],
+        xs: Sequence[StepTensor],
         *,
         dtype: str | None = None,
         kept: float | None = None,
-    ) -> Tensor:
+    ) -> StepTensor:
         """Add an operator of one work, which has all its bytes; return its output.
 
         Parameters
@@ -99,7 +101,10 @@ class Step:
         kept
             Bytes of its parameters on the device; by default the work's.
         """
-        full = f"{self.block}.{name}" if self.block else name
+        if self.block:
+            full = f"{self.block}.{name}"
+        else:
+            full = name
         operator = Operator(
             full,
             kind=kind,
@@ -112,9 +117,9 @@ class Step:
             block=self.block or None,
         )
         self._append(operator, xs)
-        return Tensor(full, work.writes)
+        return StepTensor(full, work.writes)
 
-    def _append(self, operator: Operator, xs: Sequence[Tensor]) -> None:
+    def _append(self, operator: Operator, xs: Sequence[StepTensor]) -> None:
         """Add an operator with one edge from each producer of the tensors that it reads."""
         self._operators.append(operator)
         nbytes: dict[str, float] = {}
@@ -126,7 +131,7 @@ class Step:
     def linear(
         self,
         name: str,
-        xs: Sequence[Tensor],
+        xs: Sequence[StepTensor],
         rows: int,
         inner: int,
         columns: int,
@@ -134,7 +139,7 @@ class Step:
         stored: str | None = None,
         bias: bool = False,
         plain: bool = False,
-    ) -> Tensor:
+    ) -> StepTensor:
         """Add a product of (rows, inner) with weights (inner, columns).
 
         Parameters
@@ -146,8 +151,12 @@ class Step:
         plain
             Whether it is not quantised.
         """
-        costs = self.costs if plain else self.products
-        stored = self.costs.dtype if plain else stored or self.formats.weights
+        if plain:
+            costs = self.costs
+            stored = self.costs.dtype
+        else:
+            costs = self.products
+            stored = stored or self.formats.weights
         weights = inner * columns * STORED_NBYTES[stored] + bias * columns * self.width
         is_quantised = STORED_NBYTES[stored] < costs.width
         work = replace(
@@ -159,7 +168,9 @@ class Step:
         )
         return self.add(name, "linear", work, xs, dtype=costs.dtype)
 
-    def stacked(self, name: str, xs: Sequence[Tensor], batch: int, rows: int, inner: int, columns: int) -> Tensor:
+    def stacked_products(
+        self, name: str, xs: Sequence[StepTensor], batch: int, rows: int, inner: int, columns: int
+    ) -> StepTensor:
         """Add products of `batch` matrices (rows, inner), each with weights of its own, (inner, columns)."""
         stored = STORED_NBYTES[self.costs.dtype]
         work = replace(
@@ -171,8 +182,15 @@ class Step:
         return self.add(name, "matmul", work, xs)
 
     def norm(
-        self, name: str, xs: Sequence[Tensor], rows: int, features: int, *, adds: bool = False, kind: str = "rms_norm"
-    ) -> Tensor:
+        self,
+        name: str,
+        xs: Sequence[StepTensor],
+        rows: int,
+        features: int,
+        *,
+        adds: bool = False,
+        kind: str = "rms_norm",
+    ) -> StepTensor:
         """Add a normalisation of rows; one that `adds` takes the sum of two inputs first and writes that, too."""
         passed = float(rows * features * self.width)
         n_tensors = 2 if adds else 1
@@ -186,7 +204,7 @@ class Step:
         output = self.add(name, kind, work, xs)
         return output._replace(nbytes=passed)
 
-    def gated(self, name: str, x: Tensor, rows: int, features: int) -> Tensor:
+    def gated_activation(self, name: str, x: StepTensor, rows: int, features: int) -> StepTensor:
         """Add SiLU of one half of each row times the other half, of so many features each."""
         work = replace(
             self.costs.elementwise((rows, features), flops=ACTIVATION_FLOPS["silu"] + 1, rule="activation"),
@@ -199,25 +217,28 @@ class Step:
         self,
         name: str,
         kind: str,
-        xs: Sequence[Tensor],
+        xs: Sequence[StepTensor],
         n_elements: int,
         *,
         reads: float,
         writes: float,
         flops: float = 0.0,
-    ) -> Tensor:
+    ) -> StepTensor:
         """Add an elementwise operator over so many elements with these bytes and FLOP in all."""
         work = replace(self.costs.elementwise((n_elements,)), reads=reads, writes=writes, flops=flops)
         return self.add(name, kind, work, xs)
 
-    def collective(self, name: str, exchanged: Collective, xs: Sequence[Tensor]) -> Tensor:
+    def collective(self, name: str, exchanged: Collective, xs: Sequence[StepTensor]) -> StepTensor:
         """Add a collective operator of equal GPUs, of which the graph has one; return the exchanged tensor."""
-        full = f"{self.block}.{name}" if self.block else name
+        if self.block:
+            full = f"{self.block}.{name}"
+        else:
+            full = name
         operator = Operator(
             full, kind="collective", dtype=self.costs.dtype, block=self.block or None, collective=exchanged
         )
         self._append(operator, xs)
-        return Tensor(full, exchanged.bytes)
+        return StepTensor(full, exchanged.bytes)
 
     def graph(self) -> OpGraph:
         """Return the graph, operators in the order in which they were added."""

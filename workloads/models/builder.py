@@ -1,4 +1,4 @@
-"""`Builder`: makes a graph of operators and units, one call at a time; `Network` gives it layers."""
+"""`NetworkBuilder`: makes a graph of operators and units, one call at a time; `Network` gives it layers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _UnitPart:
     """A part of a unit; `inputs` are earlier parts, or ~i for the unit's i-th input."""
 
     kind: str
@@ -54,7 +54,7 @@ class _Unit:
         self.kind = kind
         self.attributes = attributes
         self.inputs: list[Tensor] = []
-        self.parts: list[_Part] = []
+        self.parts: list[_UnitPart] = []
 
     def reads(self, x: Tensor) -> int:
         """Return how a part refers to a tensor: an earlier part, or ~i for the i-th input."""
@@ -64,7 +64,7 @@ class _Unit:
         return ~(len(self.inputs) - 1)
 
 
-class Builder:
+class NetworkBuilder:
     """A graph under construction; its parameters are described in `workloads.models.network.Network`."""
 
     @refusing_retired
@@ -148,7 +148,7 @@ class Builder:
             parameter_nbytes = weights
         else:
             parameter_nbytes = weight_nbytes
-        unit.parts.append(_Part(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
+        unit.parts.append(_UnitPart(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
         self._close(unit)

@@ -143,8 +143,14 @@ def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
 def _chain(net: Network, name: str, x: Tensor, *steps: tuple[int, Pair] | tuple[int, Pair, int]) -> Tensor:
     """Add a chain of convolutions: channels, window, and a stride where the size changes."""
     for i, (channels, window, *strides) in enumerate(steps, 1):
-        label = name if len(steps) == 1 else f"{name}_{i}"
-        height, width = window if isinstance(window, tuple) else (window, window)
+        if len(steps) == 1:
+            label = name
+        else:
+            label = f"{name}_{i}"
+        if isinstance(window, tuple):
+            height, width = window
+        else:
+            height = width = window
         stride, padding = (strides[0], 0) if strides else (1, (height // 2, width // 2))
         x = net.conv(label, x, channels, window, stride=stride, padding=padding, norm=True)
     return x

@@ -142,8 +142,10 @@ def _normal_cell(
 ) -> Tensor:
     """Add a normal cell; the second input of the first of a size has twice the height and width of its first."""
     net.block = name
-    squeeze = partial(_halve, join=net.concat) if is_first else _squeeze
-    left = squeeze(net, f"{name}.left", before, width)
+    if is_first:
+        left = _halve(net, f"{name}.left", before, width, join=net.concat)
+    else:
+        left = _squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
     if is_first and not published:
         second = right

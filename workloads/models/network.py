@@ -24,7 +24,7 @@ from simsched.base.numeric import is_count
 from simsched.model.graph import OpGraph, Work
 from workloads.checks import one_of, whole
 from workloads.costs import ACTIVATION_FLOPS, INDEX_NBYTES, conv_layout
-from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
+from workloads.models.builder import LARGEST_SIZE, NetworkBuilder, Shape, Tensor
 
 __all__ = ["Network", "Pair", "Tensor"]
 
@@ -33,7 +33,7 @@ Pair = int | tuple[int, int]
 _NORMS: Final = {"layer_norm": 2, "rms_norm": 1}  # weights per feature
 
 
-class Network(Builder):
+class Network(NetworkBuilder):
     """A network under construction.
 
     Parameters
@@ -344,7 +344,10 @@ def _sliding(name: str, kernel: Pair, stride: Pair, padding: Pair) -> tuple[tupl
     """Return the three as pairs (height, width)."""
     pairs = []
     for what, value, least in (("kernel", kernel, 1), ("stride", stride, 1), ("padding", padding, 0)):
-        height, width = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
+        if isinstance(value, tuple) and len(value) == 2:
+            height, width = value
+        else:
+            height = width = value
         pairs.append((whole(name, what, height, least=least), whole(name, what, width, least=least)))
     return tuple(pairs)
 

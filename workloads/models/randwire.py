@@ -159,7 +159,12 @@ def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) ->
         reads[dst].append(src)
     outputs: list[Tensor] = []
     for i, sources in enumerate(reads):
-        xs, stride = ([outputs[src] for src in sources], 1) if sources else ([x], 2)
+        if sources:
+            xs = [outputs[src] for src in sources]
+            stride = 1
+        else:
+            xs = [x]
+            stride = 2
         outputs.append(_separable(net, f"{name}.op{i}", xs, channels, stride=stride))
     is_read = {src for src, _ in wiring.edges}
     return net.add(f"{name}.sum", [y for i, y in enumerate(outputs) if i not in is_read])

@@ -57,7 +57,10 @@ def random_fft(
     levels = points.bit_length() - 1
     if points != 2**levels:
         raise GraphError(f"{weights.subject}: points must be a power of 2, not {points}")
-    n_calls = 2 * points - 1 if form == "recursive" else 0
+    if form == "recursive":
+        n_calls = 2 * points - 1
+    else:
+        n_calls = 0
     n_ops = n_calls + points * levels
     weights.affordable(n_ops, 2 * n_ops, "give fewer points")
     weights.draw(n_ops)

@@ -67,7 +67,10 @@ def random_erdos_renyi(
     >>> graph.inputs, graph.outputs
     (('op0',), ('op99',))
     """
-    n_inner = n_ops - 2 if ends == "joined" else n_ops
+    if ends == "joined":
+        n_inner = n_ops - 2
+    else:
+        n_inner = n_ops
     n_pairs = n_inner * (n_inner - 1) // 2
     if edge_probability is not None:
         if n_edges is not None:
@@ -153,7 +156,10 @@ def random_watts_strogatz(
     >>> graph.inputs, graph.outputs
     (('op0',), ('op33',))
     """
-    ring = n_ops - 2 if ends == "joined" else n_ops
+    if ends == "joined":
+        ring = n_ops - 2
+    else:
+        ring = n_ops
     neighbours = whole(weights.subject, "neighbours", neighbours, least=2, most=ring // 2, why=", half the ring")
     if neighbours % 2:
         raise GraphError(f"{weights.subject}: neighbours must be even, half of them on either side, not {neighbours}")

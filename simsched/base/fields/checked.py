@@ -13,10 +13,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_arg
 
 import numpy as np
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.base.fields.kinds import (
     Among,
     Array,
+    ColumnTable,
     Either,
     Filled,
     Fraction,
@@ -28,7 +29,6 @@ from simsched.base.fields.kinds import (
     Range,
     Refused,
     Several,
-    Table,
     Text,
     Truth,
 )
@@ -70,17 +70,24 @@ def kind_of(hint: Any) -> Kind:
         return Truth()
     if origin in (Union, UnionType):
         others = [kind_of(argument) for argument in arguments if argument is not NoneType]
-        kind = others[0] if len(others) == 1 else Either(others)
-        return Maybe(kind) if NoneType in arguments else kind
+        if len(others) == 1:
+            kind = others[0]
+        else:
+            kind = Either(others)
+        if NoneType in arguments:
+            return Maybe(kind)
+        return kind
     if origin is tuple and arguments[-1] is not Ellipsis:
         return Several([kind_of(argument) for argument in arguments])
     if origin in (tuple, list, Sequence):
         return Many(kind_of(arguments[0]), filled)
     if origin in (dict, Mapping):
-        return Table(kind_of(arguments[1]))
+        return ColumnTable(kind_of(arguments[1]))
     if origin is np.ndarray:
         return Array(bool({np.int64, np.int32} & set(get_args(arguments[1]))), Gaps in notes)
-    return Kind() if hint is Any else _Object(origin or hint)
+    if hint is Any:
+        return Kind()
+    return _Object(origin or hint)
 
 
 class _Object(Kind):
@@ -182,7 +189,10 @@ def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
 
 def write(owner: Any) -> dict[str, Any]:
     """Return an instance as a JSON object: its fields in their order, then the ones in its class's `DERIVED`."""
-    source = owner.to_file() if hasattr(owner, "to_file") else owner
+    if hasattr(owner, "to_file"):
+        source = owner.to_file()
+    else:
+        source = owner
     document = {}
     for entry in fields_of(_file_of(type(owner))):
         value = getattr(source, entry.name)
@@ -229,7 +239,10 @@ def read(cls: type[T], data: Any, where: str) -> T:
             raise FormatError(f"{where}: field {entry.name!r} is missing")
         try:
             stored = entry.kind.read(value, _inside(where, entry.name))
-            values[entry.name] = stored if checks else entry.kind.take(stored)
+            if checks:
+                values[entry.name] = stored
+            else:
+                values[entry.name] = entry.kind.take(stored)
         except Refused as refused:
             raise FormatError(f"{where}: {refused.says(entry.name)}") from None
     names = [entry.name for entry in known_fields]
@@ -246,7 +259,9 @@ def read(cls: type[T], data: Any, where: str) -> T:
 def retirement_of(cls: type[Any], name: str) -> str | None:
     """Return why a class no longer has a parameter of a name, and the remedy; None if it never had one, or has it."""
     remedy = getattr(cls, "RETIRED", {}).get(name)
-    return None if remedy is None else f"{cls.__name__} has no {name!r} any more: {remedy}"
+    if remedy is None:
+        return None
+    return f"{cls.__name__} has no {name!r} any more: {remedy}"
 
 
 def refuse_retired(cls: type[Any]) -> None:
@@ -274,13 +289,15 @@ def _left_out(cls: type[Any]) -> tuple[str, ...]:
 
 
 def _inside(where: str, name: str) -> str:
-    return f"{where}.{name}" if ":" in where else f"{where}: {name}"
+    if ":" in where:
+        return f"{where}.{name}"
+    return f"{where}: {name}"
 
 
 def json_object(data: Any, where: str) -> dict[str, Any]:
     """Return a decoded JSON object; refuse any other value."""
     if not isinstance(data, dict):
-        raise FormatError(f"{where}: expected an object, not {shown(data)}")
+        raise FormatError(f"{where}: expected an object, not {brief_text(data)}")
     return data
 
 

@@ -43,7 +43,10 @@ class Document:
     @classmethod
     def from_dict(cls: type[D], data: Any, source: str | None = None) -> D:
         """Make one of a decoded document of its format; `source` names it in errors."""
-        where = cls.FORMAT.rpartition(".")[2] if source is None else source
+        if source is None:
+            where = cls.FORMAT.rpartition(".")[2]
+        else:
+            where = source
         return read(cls, body(data, cls.FORMAT, cls.VERSION, where), where)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.errors import shown
+from simsched.base.errors import brief_text
 from simsched.base.fields.schema import or_null
 from simsched.base.io import json_copy
 from simsched.base.numeric import LARGEST_COUNT, is_number
@@ -29,7 +29,10 @@ class Range:
 
     def holds(self, values: Any) -> Any:
         """Return whether a number, or which of an array, lie in it."""
-        low = values > self.least if self.above else values >= self.least
+        if self.above:
+            low = values > self.least
+        else:
+            low = values >= self.least
         return low & (values <= self.most) & ((abs(values) < inf) | self.infinite)
 
     def phrase(self, whole: bool = False) -> str:
@@ -42,8 +45,13 @@ class Range:
             return f"must be in {'(' if self.above else '['}{self.least:g}, {self.most:g}]"
         if self.least:
             return "must be a finite number"
-        sign = "positive" if self.above else "not negative"
-        return f"must be {sign}" if self.infinite else f"must be finite and {sign}"
+        if self.above:
+            sign = "positive"
+        else:
+            sign = "not negative"
+        if self.infinite:
+            return f"must be {sign}"
+        return f"must be finite and {sign}"
 
 
 class Filled:
@@ -87,7 +95,7 @@ class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
 
     def says(self, name: str) -> str:
         """Return it in words of a field."""
-        return f"{name}{self.place} {self.phrase}, not {shown(self.value)}"
+        return f"{name}{self.place} {self.phrase}, not {brief_text(self.value)}"
 
 
 class Kind:
@@ -115,11 +123,17 @@ class Number(Kind):
     def __init__(self, whole: bool, span: Range) -> None:
         self._whole = whole
         self._span = span
-        self._least = span.least if not whole else max(span.least, -LARGEST_COUNT)
+        if whole:
+            self._least = max(span.least, -LARGEST_COUNT)
+        else:
+            self._least = span.least
         self._phrase = span.phrase(whole)
         # the type of nearly all values, and their range
         self._usual = int if whole else float
-        self._below = span.least if span.above else nextafter(self._least, -inf)
+        if span.above:
+            self._below = span.least
+        else:
+            self._below = nextafter(self._least, -inf)
         self._beyond = min(nextafter(span.most, inf), LARGEST_COUNT if whole else inf)
 
     def take(self, value: Any) -> Any:
@@ -131,7 +145,9 @@ class Number(Kind):
             raise Refused(self._phrase, value)
         if self._whole and self._span.most == inf and abs(value) > LARGEST_COUNT:
             raise Refused(f"{self._phrase} up to 2^53", value)
-        return value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, np.generic):
+            return value.item()
+        return value
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         span = self._span
@@ -139,7 +155,10 @@ class Number(Kind):
         if span.least > -inf or self._whole:
             document["exclusiveMinimum" if span.above else "minimum"] = self._least
         if span.most < inf or self._whole:
-            document["maximum"] = LARGEST_COUNT if span.most == inf else span.most
+            if span.most == inf:
+                document["maximum"] = LARGEST_COUNT
+            else:
+                document["maximum"] = span.most
         return document
 
 
@@ -161,7 +180,9 @@ class Text(Kind):
         return value
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "string", "minLength": 1} if self._filled else {"type": "string"}
+        if self._filled:
+            return {"type": "string", "minLength": 1}
+        return {"type": "string"}
 
 
 class Truth(Kind):
@@ -198,10 +219,14 @@ class Maybe(Kind):
         self._kind = kind
 
     def take(self, value: Any) -> Any:
-        return None if value is None else self._kind.take(value)
+        if value is None:
+            return None
+        return self._kind.take(value)
 
     def read(self, value: Any, where: str) -> Any:
-        return None if value is None else self._kind.read(value, where)
+        if value is None:
+            return None
+        return self._kind.read(value, where)
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         return or_null(self._kind.schema(parts))
@@ -257,7 +282,9 @@ class Many(Kind):
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         document = {"type": "array", "items": self._item.schema(parts)}
-        return document | {"minItems": 1} if self._filled else document
+        if self._filled:
+            return document | {"minItems": 1}
+        return document
 
 
 class Several(Many):
@@ -275,7 +302,7 @@ class Several(Many):
         return {"type": "array", "minItems": n, "maxItems": n, "prefixItems": [k.schema(parts) for k in self._kinds]}
 
 
-class Table(Kind):
+class ColumnTable(Kind):
     """A read-only mapping of texts."""
 
     def __init__(self, item: Kind) -> None:
@@ -329,9 +356,12 @@ class Array(Kind):
             return all(map(self._is_row, value))
         if value is None:
             return self._gaps
-        return type(value) is int if self._whole else is_number(value)
+        if self._whole:
+            return type(value) is int
+        return is_number(value)
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         number: dict[str, Any] = {"type": "integer" if self._whole else "number"}
-        number = or_null(number) if self._gaps else number
+        if self._gaps:
+            number = or_null(number)
         return {"type": "array", "items": {"anyOf": [number, {"type": "array", "items": number}]}}

@@ -11,7 +11,9 @@ def or_null(found: dict[str, Any]) -> dict[str, Any]:
         return {**found, "type": [found["type"], "null"]}
     if "enum" in found:
         return {**found, "enum": [*found["enum"], None]}
-    return found if not found or "null" in found.get("type", ()) else {"anyOf": [found, {"type": "null"}]}
+    if not found or "null" in found.get("type", ()):
+        return found
+    return {"anyOf": [found, {"type": "null"}]}
 
 
 def object_schema(cls: type[Any], required: list[str], properties: dict[str, Any]) -> dict[str, Any]:

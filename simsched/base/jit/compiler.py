@@ -13,9 +13,21 @@ from struct import pack
 from types import FunctionType
 from typing import Any, Final, NamedTuple, cast
 
-from simsched.base.jit.tables import ColumnKind, CompileError, Unit, dtype_of, is_kernel, kind_of, symbol_of, wrapped
+from simsched.base.jit.tables import (
+    ColumnKind,
+    CompileError,
+    SourceFile,
+    dtype_of,
+    is_kernel,
+    kind_of,
+    symbol_of,
+    wrapped,
+)
 
-INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
+INT = "i64"
+FLOAT = "double"
+BOOL = "i1"
+NONE = "void"
 """Types of numbers, as LLVM names them and `kind_of` returns them."""
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -42,7 +54,7 @@ declare i64 @llvm.fptosi.sat.i64.f64(double)
 """
 
 
-def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
+def compile_piece(entry: FunctionType, units: Mapping[str, SourceFile]) -> str:
     """Return LLVM assembly of a function of one table and of the kernels that it calls.
 
     Raises
@@ -50,9 +62,10 @@ def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
     CompileError
         If something is not in the subset; the message names file, line and remedy.
     """
-    text, todo = [_INTRINSICS], [entry]
+    text = [_INTRINSICS]
+    todo = [entry]
     for function in todo:  # which gets longer meanwhile
-        kernel = _Function(units, function)
+        kernel = _FunctionCompiler(units, function)
         text += kernel.lines(external=function is entry)
         todo += [each for each in kernel.called if each not in todo]
     return "\n".join([*text, ""])
@@ -67,24 +80,29 @@ class _Value(NamedTuple):
 
 def _llvm(kind: Any) -> str:
     """Return a type in LLVM assembly."""
-    return kind if isinstance(kind, str) else "ptr"
+    if isinstance(kind, str):
+        return kind
+    return "ptr"
 
 
-def _shown(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     """Return a type as a reader of the kernel knows it."""
     if isinstance(kind, ColumnKind):
         return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
-    return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
+    if isinstance(kind, str):
+        return _NAMES[kind]
+    return f"a row or table {kind.__name__}"
 
 
-class _Function:
+class _FunctionCompiler:
     """One kernel on its way to LLVM assembly.
 
     Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
     """
 
-    def __init__(self, units: Mapping[str, Unit], function: FunctionType) -> None:
-        self._function, self._unit = function, units[function.__code__.co_filename]
+    def __init__(self, units: Mapping[str, SourceFile], function: FunctionType) -> None:
+        self._function = function
+        self._unit = units[function.__code__.co_filename]
         self.called: dict[FunctionType, None] = {}
         self._definition = self._unit.definition(function.__name__)
         self._line = self._definition.lineno
@@ -100,7 +118,7 @@ class _Function:
         for name, kind in parameters.items():
             self._store_local(name, _Value(kind, f"%p.{name}"))
         self._block(self._definition.body)
-        if not self._ended():
+        if not self._is_closed():
             self._code.append("  ret void" if self._returns == NONE else "  unreachable")
         listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
         head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
@@ -139,12 +157,12 @@ class _Function:
         self._count += n
         return [f"l{self._count - k}" for k in range(n)]
 
-    def _ended(self) -> bool:
+    def _is_closed(self) -> bool:
         """Return whether nothing goes on behind the last line."""
         return bool(self._code) and self._code[-1].startswith(("  br ", "  ret "))
 
     def _jump(self, label: str) -> None:
-        if not self._ended():
+        if not self._is_closed():
             self._code.append(f"  br label %{label}")
 
     def _begin(self, label: str) -> None:
@@ -171,7 +189,7 @@ class _Function:
             if method is None or (getattr(statement, "orelse", None) and name != "if"):
                 self._refuse(f"{name}, or its else, is not compiled; {_SUBSET}")
             cast(Any, method)(statement)
-            if self._ended():  # the rest is never run
+            if self._is_closed():  # the rest is never run
                 return
 
     def _do_expr(self, node: ast.Expr) -> None:
@@ -179,7 +197,10 @@ class _Function:
             self._expr(node.value)
 
     def _do_assign(self, node: ast.Assign) -> None:
-        given = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        if isinstance(node.value, ast.Tuple):
+            given = node.value.elts
+        else:
+            given = [node.value]
         values = [self._expr(each) for each in given]
         for target in node.targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -200,7 +221,10 @@ class _Function:
             self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
-        value = self._expr(node.value) if node.value else _Value(NONE, "")
+        if node.value:
+            value = self._expr(node.value)
+        else:
+            value = _Value(NONE, "")
         value = self._fitting(value, self._returns, "the result")
         self._code.append(f"  ret {_llvm(self._returns)} {value.text}")
 
@@ -229,13 +253,18 @@ class _Function:
         self._loops.pop()
 
     def _do_for(self, node: ast.For) -> None:
-        call, target = cast(ast.Call, node.iter), node.target
+        call = cast(ast.Call, node.iter)
+        target = node.target
         if not (isinstance(call, ast.Call) and self._static(call.func) is range and isinstance(target, ast.Name)):
             self._refuse("for runs over range(...) only; index the column by a number")
         if call.keywords or not 1 <= len(call.args) <= 3:
             self._refuse("a range has one to three bounds, without names")
         bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
-        start, stop = bounds if len(bounds) == 2 else (_Value(INT, "0"), bounds[0])
+        if len(bounds) == 2:
+            start, stop = bounds
+        else:
+            start = _Value(INT, "0")
+            stop = bounds[0]
         step = self._constant(call.args[2]) if len(call.args) == 3 else 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
@@ -269,7 +298,9 @@ class _Function:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]
         if place.kind != value.kind:
-            self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
+            self._refuse(
+                f"{name!r} is {_describe_type(place.kind)} and becomes {_describe_type(value.kind)}; use two names"
+            )
         self._set(place, value)
 
     def _place(self, node: ast.expr) -> _Value:
@@ -279,14 +310,16 @@ class _Function:
             offset, code = getattr(row.kind, "fields", {}).get(node.attr, (0, ""))
             place = f"i8, ptr {row.text}, i64 {offset}"
         elif isinstance(node, ast.Subscript):
-            column, part = self._expr(node.value), node.slice
+            column = self._expr(node.value)
+            part = node.slice
             if not isinstance(column.kind, ColumnKind):
-                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+                self._refuse(f"{ast.unparse(node.value)!r} is {_describe_type(column.kind)} and has no places")
             code = column.kind.element
             if isinstance(part, ast.Slice):
                 if part.lower is None or part.upper or part.step:
                     self._refuse("a part of a column has a start only: column[start:]")
-                part, code = cast(ast.expr, part.lower), column.kind
+                part = cast(ast.expr, part.lower)
+                code = column.kind
             i = self._fitting(self._expr(part), INT, "a place in a column")
             place = f"[{dtype_of(column.kind.element).itemsize} x i8], ptr {column.text}, i64 {i.text}"
         else:
@@ -298,7 +331,9 @@ class _Function:
     def _read(self, place: _Value) -> _Value:
         stored = _STORED[place.kind]
         value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}")
-        return value if stored == value.kind else self._emit(INT, f"sext {stored} {value.text} to i64")
+        if stored == value.kind:
+            return value
+        return self._emit(INT, f"sext {stored} {value.text} to i64")
 
     def _write(self, place: _Value, value: _Value) -> None:
         if place.kind not in _STORED:
@@ -329,9 +364,13 @@ class _Function:
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             number = self._constant(node.operand)
-            return -number if isinstance(number, int | float) else None
+            if isinstance(number, int | float):
+                return -number
+            return None
         found = self._static(node)
-        return found if isinstance(found, int | float) else None
+        if isinstance(found, int | float):
+            return found
+        return None
 
     def _get_constant(self, node: ast.expr) -> _Value:
         number = self._constant(node)
@@ -344,28 +383,36 @@ class _Function:
         return self._refuse(f"{ast.unparse(node)!r} is no number of 64 bits and no local; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _get_name(self, node: ast.Name) -> _Value:
-        return self._get(self._locals[node.id]) if node.id in self._locals else self._get_constant(node)
+        if node.id in self._locals:
+            return self._get(self._locals[node.id])
+        return self._get_constant(node)
 
     def _get_attribute(self, node: ast.Attribute) -> _Value:
         place = self._place(node)
-        return self._get(place) if isinstance(place.kind, ColumnKind) else self._read(place)
+        if isinstance(place.kind, ColumnKind):
+            return self._get(place)
+        return self._read(place)
 
     def _get_subscript(self, node: ast.Subscript) -> _Value:
         place = self._place(node)
-        return self._read(place) if place.kind in _STORED else place
+        if place.kind in _STORED:
+            return self._read(place)
+        return place
 
     def _get_binop(self, node: ast.BinOp) -> _Value:
         return self._operation(node.op, self._expr(node.left), self._expr(node.right))
 
     def _operation(self, op: ast.operator, a: _Value, b: _Value) -> _Value:
         if not {a.kind, b.kind} <= {INT, FLOAT, BOOL}:
-            self._refuse(f"arithmetic of {_shown(a.kind)} and {_shown(b.kind)}")
+            self._refuse(f"arithmetic of {_describe_type(a.kind)} and {_describe_type(b.kind)}")
         if FLOAT in (a.kind, b.kind):
             if type(op) not in _FLOAT_OPS:
                 self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
-            a, b = self._as_float(a), self._as_float(b)
+            a = self._as_float(a)
+            b = self._as_float(b)
             return self._emit(FLOAT, f"{_FLOAT_OPS[type(op)]} double {a.text}, {b.text}")
-        a, b = self._as_int(a), self._as_int(b)
+        a = self._as_int(a)
+        b = self._as_int(b)
         if isinstance(op, ast.FloorDiv | ast.Mod):
             return self._floor_division(op, a, b)
         if isinstance(op, ast.LShift | ast.RShift):  # the same on every processor; Python goes on beyond 63
@@ -406,7 +453,8 @@ class _Function:
     def _truth(self, node: ast.expr, *, exactly: bool = False) -> _Value:
         """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
         if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
-            end, found = self._labels(1)[0], self._slot(BOOL)
+            end = self._labels(1)[0]
+            found = self._slot(BOOL)
             for k, each in enumerate(node.values):
                 self._set(found, value := self._truth(each, exactly=exactly))
                 if k + 1 < len(node.values):
@@ -419,13 +467,15 @@ class _Function:
         if value.kind == BOOL:
             return value
         if exactly or value.kind != INT:
-            self._refuse(f"{ast.unparse(node)!r} is {_shown(value.kind)}, no truth; compare it")
+            self._refuse(f"{ast.unparse(node)!r} is {_describe_type(value.kind)}, no truth; compare it")
         return self._compare("ne", value, _Value(INT, "0"))
 
     def _get_compare(self, node: ast.Compare) -> _Value:
         if len(node.ops) > 1:
             self._refuse("a chain of comparisons; use `and`")
-        left, op, right = self._expr(node.left), node.ops[0], node.comparators[0]
+        left = self._expr(node.left)
+        op = node.ops[0]
+        right = node.comparators[0]
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
@@ -448,12 +498,14 @@ class _Function:
         if FLOAT in (a.kind, b.kind):
             for value in (a, b):
                 if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
-                    self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
-            a, b = self._as_float(a), self._as_float(b)
+                    self._refuse(f"a float is compared with {_describe_type(value.kind)}; write float(...)")
+            a = self._as_float(a)
+            b = self._as_float(b)
             return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, BOOL}:
-            self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
-        a, b = self._as_int(a), self._as_int(b)
+            self._refuse(f"{_describe_type(a.kind)} is compared with {_describe_type(b.kind)}")
+        a = self._as_int(a)
+        b = self._as_int(b)
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
 
     def _get_ifexp(self, node: ast.IfExp) -> _Value:
@@ -495,7 +547,8 @@ class _Function:
                 if called in _ROUNDED:
                     first = self._emit(FLOAT, f"call double @llvm.{_ROUNDED[called]}.f64(double {first.text})")
                 return self._emit(INT, f"call i64 @llvm.fptosi.sat.i64.f64(double {first.text})")
-        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(_shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
+        types = ", ".join(map(_describe_type, kinds))
+        return self._refuse(f"{ast.unparse(node)!r} of {types} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _call(self, function: FunctionType, node: ast.Call) -> _Value:
         kinds, result = self.signature(function)
@@ -520,11 +573,16 @@ class _Function:
         if value.kind == BOOL and kind == INT:
             return self._as_int(value)
         if value.kind != kind:
-            self._refuse(f"{what} is {_shown(value.kind)}, and has to be {_shown(kind)}; write int(...) or float(...)")
+            self._refuse(
+                f"{what} is {_describe_type(value.kind)}, and has to be {_describe_type(kind)};"
+                " write int(...) or float(...)"
+            )
         return value
 
     def _as_int(self, value: _Value) -> _Value:
-        return value if value.kind == INT else self._emit(INT, f"zext i1 {value.text} to i64")
+        if value.kind == INT:
+            return value
+        return self._emit(INT, f"zext i1 {value.text} to i64")
 
     def _as_float(self, value: _Value) -> _Value:
         if value.kind == FLOAT:

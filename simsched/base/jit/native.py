@@ -46,7 +46,8 @@ def to_object(assembly: str, how: str, triple: str | None = None, *, go_on: Call
         options = {"reloc": "pic", "codemodel": "small"}
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=level, **options)
     module = llvm.parse_assembly(assembly, llvm.create_context())
-    module.triple, module.data_layout = triple, str(machine.target_data)
+    module.triple = triple
+    module.data_layout = str(machine.target_data)
     go_on()
     if level:
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=level))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from simsched.base.errors import MissingDependencyError, SimschedError
 from simsched.base.io import write_file
-from simsched.base.jit.tables import Table, Unit, digest_of, symbol_of, units_of
+from simsched.base.jit.tables import SourceFile, Table, digest_of, symbol_of, units_of
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import MIB, require_memory
 
@@ -44,9 +44,9 @@ _since: float | None = None  # when that began which goes on now
 _how = os.environ.get(SWITCH, "")
 
 
-def piece(task: str) -> Callable[[Callable[[T], None]], "Piece[T]"]:
+def piece(task: str) -> Callable[[Callable[[T], None]], "NativePiece[T]"]:
     """Make a piece of a kernel that takes one table; `task` says what it does, in a line on stderr."""
-    return lambda function: Piece(cast(FunctionType, function), task)
+    return lambda function: NativePiece(cast(FunctionType, function), task)
 
 
 def running_time() -> float:
@@ -59,14 +59,15 @@ def running_time() -> float:
 def running(how: str) -> Iterator[None]:
     """Run all pieces in one way, "0", "O0" or "O3"; in all threads, so for tests."""
     global _how
-    before, _how = _how, how
+    before = _how
+    _how = how
     try:
         yield
     finally:
         _how = before
 
 
-class Piece(Generic[T]):
+class NativePiece(Generic[T]):
     """A kernel as Python calls it, with a table; it lets other threads run.
 
     Parameters
@@ -78,8 +79,10 @@ class Piece(Generic[T]):
     """
 
     def __init__(self, function: FunctionType, task: str) -> None:
-        self.function, self.task = function, task
-        self.__doc__, self.__module__ = function.__doc__, function.__module__
+        self.function = function
+        self.task = task
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
         self._natives: dict[str, Native] = {}
         self._spent = 0.0
         self._improving = False
@@ -97,14 +100,15 @@ class Piece(Generic[T]):
             if how not in self._natives:
                 if how not in ("", "O0", "O3"):
                     raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
-                with _counted(self.task):
+                with _count_time(self.task):
                     _require_compiler()
-                    self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._timed)
+                    self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._run_unoptimised)
             return self._natives[how]
 
-    def _timed(self, address: int) -> None:
+    def _run_unoptimised(self, address: int) -> None:
         """Run unoptimised code; when that has taken long enough, begin to optimise."""
-        run, begun = self._load("O0"), perf_counter()
+        run = self._load("O0")
+        begun = perf_counter()
         run(address)
         self._spent += perf_counter() - begun
         if self._spent > _PATIENCE and not self._improving:
@@ -124,7 +128,7 @@ class Piece(Generic[T]):
         return symbol_of(self.function)
 
     @cached_property
-    def _units(self) -> dict[str, Unit]:
+    def _units(self) -> dict[str, SourceFile]:
         return units_of(self.function)
 
     @cached_property
@@ -155,7 +159,10 @@ class Piece(Generic[T]):
         from simsched.base.jit.native import link
 
         here = f"{sys.platform}-{platform.machine().lower()}"
-        shipped = [SHIPPED / self.shipped_name(here)] if how == "O3" else []
+        if how == "O3":
+            shipped = [SHIPPED / self.shipped_name(here)]
+        else:
+            shipped = []
         for path in (*shipped, *self._files(how)):
             with suppress(OSError, ValueError):
                 return link(self.symbol, read_code(path))
@@ -205,7 +212,7 @@ def _require_compiler() -> None:
 
 
 @contextmanager
-def _counted(task: str) -> Iterator[None]:
+def _count_time(task: str) -> Iterator[None]:
     """Stop the clock of `running_time`; say what is going on if it goes on for long."""
     global _seconds, _since
     _since = begun = perf_counter()
@@ -250,13 +257,13 @@ def write_code(path: Path, data: bytes) -> None:
     write_file(path, sha256(data).digest() + data)
 
 
-def all_pieces(root: Path) -> Iterator[Piece[Any]]:
+def all_pieces(root: Path) -> Iterator[NativePiece[Any]]:
     """Yield all pieces of the packages in a folder; their modules are imported."""
     for package in ("simsched", "hwbackend"):
         for path in sorted((root / package).rglob("*.py")):
             if "\n@piece(" in path.read_text(encoding="utf-8"):
                 module = import_module(".".join(path.relative_to(root).with_suffix("").parts))
-                pieces = (each for each in vars(module).values() if isinstance(each, Piece))
+                pieces = (each for each in vars(module).values() if isinstance(each, NativePiece))
                 yield from (each for each in pieces if each.__module__ == module.__name__)
 
 

@@ -1,8 +1,8 @@
 """Tables: the memory that kernels work on, declared once, with names and types; and where kernels stand.
 
-A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels take
-a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A `Unit` is a
-file of kernels; machine code depends on all files that a kernel's file names, and on nothing else.
+A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels
+take a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A
+`SourceFile` has kernels; machine code depends on all files that a kernel's file names, and on nothing else.
 """
 
 import ast
@@ -71,7 +71,8 @@ class Rows(Generic[T]):
     __slots__ = ("_of", "_views")
 
     def __init__(self, of: Callable[[Any, int], T], views: tuple[memoryview, ...]) -> None:
-        self._of, self._views = of, views
+        self._of = of
+        self._views = views
 
     @overload
     def __getitem__(self, i: int) -> T: ...
@@ -106,7 +107,8 @@ class Row:
     """Of each number: its offset in bytes, and its code."""
 
     def __init__(self, views: tuple[memoryview, ...], i: int) -> None:
-        self._views, self._i = views, i
+        self._views = views
+        self._i = i
 
     def __init_subclass__(cls) -> None:
         codes = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
@@ -197,7 +199,9 @@ class Table:
     _lengths: ClassVar[CodeType]
 
     def __init_subclass__(cls) -> None:
-        cls.fields, cls._made, lengths = {}, [], []
+        cls.fields = {}
+        cls._made = []
+        lengths = []
         for k, (name, annotation) in enumerate(cls.__annotations__.items()):
             column = column_of(annotation)
             cls.fields[name] = 8 * k, column or code_of(annotation)
@@ -211,7 +215,8 @@ class Table:
         words = np.zeros(len(self.fields), np.int64)
         self.address = address(words)
         """Where its words lie."""
-        self._words, self._reals = words.data, words.view(np.float64).data
+        self._words = words.data
+        self._reals = words.view(np.float64).data
         self._arrays: dict[str, Array] = {}
         self._seen: dict[str, Any] = {}
         for name, value in values.items():
@@ -226,7 +231,8 @@ class Table:
     def _make(self, values: dict[str, Any]) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
         numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
-        end, starts = 0, []
+        end = 0
+        starts = []
         for (name, itemsize), n in zip(self._made, eval(self._lengths, {"max": max}, numbers), strict=True):
             if values.get(name) is None:
                 starts.append((name, end, n))
@@ -247,7 +253,8 @@ class Table:
         """Return a column as an array."""
         found = self._arrays.get(name)
         if found is None:
-            (start, n), dtype = self._seen.pop(name), self._dtype(name)
+            (start, n) = self._seen.pop(name)
+            dtype = self._dtype(name)
             found = self._arrays[name] = self._memory[start : start + n * dtype.itemsize].view(dtype)
         return found
 
@@ -259,13 +266,17 @@ class Table:
             if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
                 raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")
             self._arrays[name] = array
-        self._words[self.fields[name][0] >> 3] = 0 if array is None else address(array)
+        if array is None:
+            self._words[self.fields[name][0] >> 3] = 0
+        else:
+            self._words[self.fields[name][0] >> 3] = address(array)
 
     def _view(self, name: str) -> Any:
         """Return a column as interpreted kernels see it."""
         found = self._seen.get(name)
         if not isinstance(found, Column | Rows) and self._words[self.fields[name][0] >> 3]:
-            array, element = self[name].reshape(-1), self.fields[name][1].element
+            array = self[name].reshape(-1)
+            element = self.fields[name][1].element
             found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
         return found
 
@@ -291,7 +302,9 @@ _DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}
 
 def dtype_of(element: Any) -> np.dtype[Any]:
     """Return how a row or number of a column lies in memory."""
-    return _DTYPES[element] if isinstance(element, str) else cast("np.dtype[Any]", element.dtype)
+    if isinstance(element, str):
+        return _DTYPES[element]
+    return cast("np.dtype[Any]", element.dtype)
 
 
 def address(array: Array) -> int:
@@ -317,7 +330,7 @@ def wrapped(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-class Unit:
+class SourceFile:
     """A source file with kernels, parsed when it is first needed.
 
     Parameters
@@ -327,7 +340,8 @@ class Unit:
     """
 
     def __init__(self, function: FunctionType) -> None:
-        self.file, self.names = function.__code__.co_filename, function.__globals__
+        self.file = function.__code__.co_filename
+        self.names = function.__globals__
         self.source = "".join(linecache.getlines(self.file, self.names))
         self._found: dict[str, ast.FunctionDef] = {}
 
@@ -341,14 +355,14 @@ class Unit:
         return self._found[name]
 
 
-def units_of(entry: FunctionType) -> dict[str, Unit]:
+def units_of(entry: FunctionType) -> dict[str, SourceFile]:
     """Return the files of all kernels that the file of a function, or one it imports kernels from, names."""
-    found: dict[str, Unit] = {}
+    found: dict[str, SourceFile] = {}
     todo = [entry]
     while todo:
         function = todo.pop()
         if function.__code__.co_filename not in found:
-            unit = found[function.__code__.co_filename] = Unit(function)
+            unit = found[function.__code__.co_filename] = SourceFile(function)
             todo += [each for each in unit.names.values() if is_kernel(each)]
     return found
 
@@ -359,7 +373,7 @@ def _rows_of(table: type[Row | Table]) -> list[str]:
     return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
 
 
-def digest_of(units: Mapping[str, Unit]) -> str:
+def digest_of(units: Mapping[str, SourceFile]) -> str:
     """Return a digest of what machine code depends on: sources, the numbers they name, the tables they use."""
     text = sha256()
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):

@@ -153,7 +153,8 @@ def branches(graph: OpGraph) -> list[Branch]:
         if rivals:
             name = _name_of(key, roles)
             named[name] += 1
-            name = name if named[name] == 1 else f"{name} ({named[name]})"
+            if named[name] != 1:
+                name = f"{name} ({named[name]})"
             beside = tuple(dict.fromkeys(roles[op] for op in sorted(rivals, key=reach.place.__getitem__)))
             result.append(Branch(name, beside, tuple(map(tuple, places)), tuple(sorted(rivals))))
     return _distinct(result)
@@ -188,7 +189,10 @@ def _roles(graph: OpGraph) -> list[str]:
     roles = []
     for name, code in zip(graph.names, codes.tolist(), strict=True):
         block = labels[code] or ""
-        inside = name.removeprefix(f"{block}.") if block else name
+        if block:
+            inside = name.removeprefix(f"{block}.")
+        else:
+            inside = name
         pattern = _DIGITS.sub("#", block)
         roles.append(inside if pattern in ("", "layer#") else f"{pattern}.{inside}")
     return roles

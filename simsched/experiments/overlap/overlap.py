@@ -7,7 +7,7 @@ from typing import Final
 
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Shares, Turn
-from simsched.experiments.overlap.trials import Bench, Load, Trial, halves_of
+from simsched.experiments.overlap.trials import Load, Trial, TrialBench, halves_of
 from simsched.experiments.overlap.turns import point, turn
 from simsched.experiments.ranges import Ranged
 from simsched.model import CostModel, OpGraph
@@ -93,17 +93,23 @@ def overlap(
         raise WhatIfError("`over` varies a parameter of the graph: give `load`, which makes the graph for a value")
     if over is not None and measured_us is not None:
         raise WhatIfError("a measured step is of one graph: leave out `over`, or `measured_us`")
-    bench = Bench(graph, cluster, cost, execution)
+    bench = TrialBench(graph, cluster, cost, execution)
     trials = bench.trials(halves_of(halves, {}))
     joint = bench.together(trials)
-    listed = trials if joint is None else [*trials, joint]
+    if joint is None:
+        listed = trials
+    else:
+        listed = [*trials, joint]
     ranged, doubt = bench.ranges(listed)
     rows = [_row(bench, trial, ranged.get(trial.name)) for trial in listed]
     plans = {trial.name: trial.plan for trial in listed}
     if partition:
         for i, trial in enumerate(trials):
-            side, main, plans[f"{trial.name}, divided"], time = bench.divided(trial)
-            others = bare(cluster).devices[0].sms if main is None else main.sms
+            side, main, plans[f"{trial.name}, divided"], time = bench.find_division(trial)
+            if main is None:
+                others = bare(cluster).devices[0].sms
+            else:
+                others = main.sms
             shares = Shares(side.sms, others, time, bench.base_time / time - 1.0)
             rows[i] = replace(rows[i], shares=shares)
     if measured_us is not None:
@@ -111,7 +117,7 @@ def overlap(
     points: tuple[Point, ...] = ()
     if load is not None and over is not None:
         parameter, values = over
-        benches = (Bench(load(**{parameter: value}), cluster, cost, execution) for value in values)
+        benches = (TrialBench(load(**{parameter: value}), cluster, cost, execution) for value in values)
         points = tuple(point(one, halves, parameter, value) for one, value in zip(benches, values, strict=True))
     return Overlaps(
         bench.graph.name,
@@ -139,7 +145,7 @@ def _turns(trials: Iterable[Trial], points: Sequence[Point]) -> tuple[Turn, ...]
     return tuple(turn(name, points) for name in dict.fromkeys(names))
 
 
-def _row(bench: Bench, trial: Trial, ranged: Ranged | None) -> Overlap:
+def _row(bench: TrialBench, trial: Trial, ranged: Ranged | None) -> Overlap:
     """Return an overlap with its gain, and the parts of the possible gain that are lost."""
     cluster = bare(bench.target).replace_devices(contention=False)
     apart = with_cluster(bench.target, cluster)

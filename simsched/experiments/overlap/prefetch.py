@@ -39,7 +39,7 @@ def prefetching(graph: OpGraph, target: Target, cost: CostModel | None) -> OpGra
     device = bare(target).devices[0]
     times = operator_times(graph, device, cost)
     order = [int(op) for op in graph.order_index]
-    served = _served(graph, order, waits)
+    served = _prefetch_targets(graph, order, waits)
     if not served:
         return None
     operators = list(graph.operators)
@@ -77,7 +77,7 @@ def prefetching(graph: OpGraph, target: Target, cost: CostModel | None) -> OpGra
     return OpGraph(rows, edges, graph.name)
 
 
-def _served(graph: OpGraph, order: list[int], waits: list[bool]) -> dict[int, int]:
+def _prefetch_targets(graph: OpGraph, order: list[int], waits: list[bool]) -> dict[int, int]:
     """Return the product that each collective gets a prefetch for: the next one after it, if no other has it."""
     after: list[set[int]] = [set() for _ in order]
     for src, dst in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):

@@ -39,7 +39,8 @@ class Shares(Checked):
         As in `Overlap`, with this division.
     """
 
-    SUBJECT, ERROR = "shares of SMs", WhatIfError
+    SUBJECT = "shares of SMs"
+    ERROR = WhatIfError
     side_sms: Count
     main_sms: Count
     makespan_us: Amount
@@ -225,8 +226,14 @@ class Overlaps(Finding):
         values = " and ".join(f"{at:,.0f}" for at in turn.at)
         text = f"{turn.name}: pays {turn.pays} {self.parameter} {values}"
         if turn.low is not None or turn.high is not None:
-            low = first if turn.low is None else f"{turn.low:,.0f}"
-            high = last if turn.high is None else f"{turn.high:,.0f}"
+            if turn.low is None:
+                low = first
+            else:
+                low = f"{turn.low:,.0f}"
+            if turn.high is None:
+                high = last
+            else:
+                high = f"{turn.high:,.0f}"
             text += f" ({low} to {high})"
         return f"{text}."
 
@@ -250,7 +257,7 @@ class Overlaps(Finding):
                 _percent(row.possible),
                 _percent(-row.contention),
                 _percent(-row.waits),
-                *(_divided(row.shares) if self.is_divided else ()),
+                *(_division_cells(row.shares) if self.is_divided else ()),
                 row.beside,
             )
             for row in self._table_rows()
@@ -258,12 +265,15 @@ class Overlaps(Finding):
         title = f"{self.graph} on {self.cluster}: {format_time(self.makespan_us)} one operator after the other"
         if self.measured_us is not None:
             title += f"; gains are over {format_time(self.measured_us)}, as measured"
-        best = 0 if self.rows and self.rows[0].gain >= WORTH else -1
+        if self.rows and self.rows[0].gain >= WORTH:
+            best = 0
+        else:
+            best = -1
         every = (*headings, *more, "beside")
         return table_of(title, every, rows, note=self.sentences(), best=best, left=(0, 2, len(every) - 1))
 
 
-def _divided(shares: Shares | None) -> tuple[str, str]:
+def _division_cells(shares: Shares | None) -> tuple[str, str]:
     """Return the cells of a division of SMs."""
     if shares is None:
         return ("-", "-")

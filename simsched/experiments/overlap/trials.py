@@ -53,7 +53,7 @@ class Trial:
     side: Side | None = None
 
 
-class Bench:
+class TrialBench:
     """A graph on a cluster, of which overlaps are simulated.
 
     Parameters
@@ -93,7 +93,7 @@ class Bench:
         """
         results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
-            results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
+            results.append(TrialBench(halves, self.target, self.cost, self.execution)._of_halves())
         prefetches = prefetching(self.graph, self.target, self.cost)
         if prefetches is not None:
             plan = beside_collectives(prefetches, self.device, self.execution)
@@ -149,7 +149,7 @@ class Bench:
                 best = Trial(TOGETHER, names, sum(one.places for one in members), "as above", plan, time)
         return best if len(members) > 1 else None
 
-    def divided(self, trial: Trial) -> tuple[Partition, Partition | None, Schedule, float]:
+    def find_division(self, trial: Trial) -> tuple[Partition, Partition | None, Schedule, float]:
         """Return the division of SMs with which an overlap is fastest; it may be slower than without one.
 
         Returns
@@ -166,7 +166,10 @@ class Bench:
         divisions: list[tuple[Partition, Partition | None, Schedule, float]] = []
         for part in sorted({max(1, sms * k // _PARTS) for k in range(1, _PARTS)}):
             side = Partition(self.device, 1, part)
-            others = Partition(self.device, 0, sms - part) if part < sms else None
+            if part < sms:
+                others = Partition(self.device, 0, sms - part)
+            else:
+                others = None
             for main in dict.fromkeys((None, others)):
                 plan = trial.plan.like(partitions=(side,) if main is None else (main, side))
                 divisions.append((side, main, plan, self.time(plan)))

@@ -8,7 +8,7 @@ from typing import Final
 
 from simsched.base.errors import WhatIfError
 from simsched.experiments.overlap.results import WORTH, Point, Turn
-from simsched.experiments.overlap.trials import Bench, Load, halves_of
+from simsched.experiments.overlap.trials import Load, TrialBench, halves_of
 
 _OVER: Final = re.compile(r"([A-Za-z_]\w*)=(\d{1,9})(?::(\d{1,9}))?")
 _MOST_DOUBLINGS: Final = 30
@@ -38,7 +38,7 @@ def read_over(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(dict.fromkeys([low, *inner, high]))
 
 
-def point(bench: Bench, halves: Load | None, parameter: str, value: int) -> Point:
+def point(bench: TrialBench, halves: Load | None, parameter: str, value: int) -> Point:
     """Return the gains of all overlaps of a graph that was made for a value of a parameter."""
     trials = bench.trials(halves_of(halves, {parameter: value}))
     ranged, _ = bench.ranges(trials)

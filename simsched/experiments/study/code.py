@@ -116,7 +116,10 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 def _imports(module: str, file: Path) -> Iterator[list[str]]:
     """Yield a module's imports, from its source, as tuples of names: the first that is a module counts."""
-    package = module if file.stem == "__init__" else module.rpartition(".")[0]
+    if file.stem == "__init__":
+        package = module
+    else:
+        package = module.rpartition(".")[0]
     try:
         tree = ast.parse(read_bytes(file))
     except (SyntaxError, ValueError):  # in a module that is imported inside of `try`
@@ -126,6 +129,9 @@ def _imports(module: str, file: Path) -> Iterator[list[str]]:
             yield from ([alias.name] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             parents = package.split(".")
-            above = parents[: len(parents) - node.level + 1] if node.level else []
+            if node.level:
+                above = parents[: len(parents) - node.level + 1]
+            else:
+                above = []
             base = ".".join([*above, *([node.module] if node.module else [])])
             yield from ([f"{base}.{alias.name}", base] for alias in node.names)

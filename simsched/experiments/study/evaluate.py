@@ -88,7 +88,9 @@ class Evaluate:
         end: tuple[str, str | None] = OK, None
         try:
             if not call_within(self.time_limit, self._fill, spec, row):
-                return [] if spec.same is None else [self._with_name(spec, spec.same)]
+                if spec.same is None:
+                    return []
+                return [self._with_name(spec, spec.same)]
         except TimeLimitReached:
             end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
@@ -100,7 +102,7 @@ class Evaluate:
         row["wall.row_s"] = running_time() - start
         return [self._complete(spec, row, *end)]
 
-    def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
+    def rows_of_lost_unit(self, spec: RowSpec, timed_out: bool) -> list[Row]:
         """Return the row of a unit that ended its process."""
         died = FAILED, "the process that ran it died, of too little memory or of a crash"
         ended = TIMEOUT, "did not heed the time limit; its process was ended"
@@ -155,7 +157,9 @@ def _graph(make: Evaluate, unit: str, workload: Items, root: int, instance: int)
 
 def file_or_kind(kind: str, folder: str) -> str:
     """Return the kind of a workload, or if it has a name as only files have one, the path from the study's folder."""
-    return str(Path(folder, kind)) if Path(kind).suffix or Path(kind).name != kind else kind
+    if Path(kind).suffix or Path(kind).name != kind:
+        return str(Path(folder, kind))
+    return kind
 
 
 def make_target(point: Point, folder: str) -> Target:
@@ -174,12 +178,17 @@ def make_target(point: Point, folder: str) -> Target:
         more = {key: point[key] for key in ("link", "gpus_per_node") if key in point}
         target = Cluster.preset(point["gpu"], point["gpus"], **more)
     cluster = bare(target)
-    changed = cluster if point.get("overheads", True) else cluster.without_overheads()
+    if point.get("overheads", True):
+        changed = cluster
+    else:
+        changed = cluster.without_overheads()
     for prefix, change in (("device.", Cluster.replace_devices), ("links.", Cluster.replace_links)):
         fields = {key.removeprefix(prefix): value for key, value in point.items() if key.startswith(prefix)}
         if fields:
             changed = change(changed, **fields)
-    return target if changed is cluster else with_cluster(target, changed)
+    if changed is cluster:
+        return target
+    return with_cluster(target, changed)
 
 
 def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
@@ -210,9 +219,15 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     results = row_of("", evaluation, yardstick.captured_makespan(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = evaluation.bound_us
-    row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
+    if plan.estimate:
+        row["estimate_speedup"] = serial_us / plan.estimate
+    else:
+        row["estimate_speedup"] = None
     # over all devices
-    row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
+    if plan.execution == "stages":
+        row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage))
+    else:
+        row["stages"] = None
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
@@ -248,7 +263,8 @@ def graph_digest(graph: OpGraph) -> str:
         wide = column.astype("<f8" if column.dtype.kind == "f" else "<i8")  # also one of equal rows, stored as one
         digest.update(f"{name}:{len(wide)}:".encode())
         digest.update(wide.tobytes())
-    labels = LABELS if graph.meetings else [label for label in LABELS if label != "collective"]  # digests stay
+    # Without collectives the label is left out, so that digests stay.
+    labels = LABELS if graph.meetings else [label for label in LABELS if label != "collective"]
     for label in labels:
         codes, texts = graph.labels(label)
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)

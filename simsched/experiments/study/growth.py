@@ -106,7 +106,9 @@ def _join(one: Study, other: Study) -> Study:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value]
 
 
 def _with_new(known: Sequence[Any], given: Iterable[Any], text: Callable[[Any], str] = json.dumps) -> list[Any]:
@@ -133,7 +135,10 @@ def _tables(known: Sequence[Table], given: Sequence[Table]) -> list[Table]:
     tables = list(known)
     for table in given:
         added = [point for point in points(table) if _text(point) not in old]
-        tables += [table] if len(added) == len(list(points(table))) else [_nest(point) for point in added]
+        if len(added) == len(list(points(table))):
+            tables += [table]
+        else:
+            tables += [_nest(point) for point in added]
     return tables
 
 
@@ -142,7 +147,10 @@ def _nest(point: Point) -> Table:
     table: dict[str, Any] = {}
     for name, value in point.items():
         outer, dot, inner = name.partition(".")
-        single = [value] if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            single = [value]
+        else:
+            single = value
         if dot and outer in ("device", "links"):
             table.setdefault(outer, {})[inner] = single
         else:

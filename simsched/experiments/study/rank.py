@@ -16,7 +16,7 @@ from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS
 from simsched.base.units import TIE
-from simsched.experiments.result import Result, Table, table_of
+from simsched.experiments.result import Result, TextTable, table_of
 from simsched.experiments.study.columns import column_of
 from simsched.experiments.study.study import text_of
 from simsched.experiments.study.tex import booktabs
@@ -160,7 +160,7 @@ class Ranking(Result):
         """Return the pairs of all groups as plain values by column."""
         return [{**group.by, **_plain(pair)} for group in self.groups for pair in group.pairs]
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Return the rows of all groups as a table of texts."""
         names = list(self.groups[0].by)
         headings = [
@@ -183,7 +183,7 @@ class Ranking(Result):
         title = f"{self.name}: schedulers by {self.metric}"
         return table_of(title, headings, cells, note=self.notes(), left=range(len(names) + 1))
 
-    def pairs_table(self) -> Table:
+    def pairs_table(self) -> TextTable:
         """Return the pairs of all groups as a table of texts."""
         names = list(self.groups[0].by)
         headings = [
@@ -295,8 +295,14 @@ def _plain(row: Rank | Pair) -> dict[str, Any]:
 
 
 def _cells(row: Rank) -> tuple[str, ...]:
-    interval = "-" if row.low is None or row.high is None else f"{_ratio(row.low)}-{_ratio(row.high)}"
-    rank = "-" if row.mean_rank is None else f"{row.mean_rank:.2f}"
+    if row.low is None or row.high is None:
+        interval = "-"
+    else:
+        interval = f"{_ratio(row.low)}-{_ratio(row.high)}"
+    if row.mean_rank is None:
+        rank = "-"
+    else:
+        rank = f"{row.mean_rank:.2f}"
     return (
         row.scheduler,
         str(row.wins),
@@ -313,13 +319,17 @@ def _cells(row: Rank) -> tuple[str, ...]:
 def _ratio(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.3f}" if value < 100 else f"{value:.3g}"
+    if value < 100:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
 
 
 def _p(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"<{_SHOWN:g}" if value < _SHOWN else f"{value:.2g}"
+    if value < _SHOWN:
+        return f"<{_SHOWN:g}"
+    return f"{value:.2g}"
 
 
 def rank(
@@ -377,7 +387,12 @@ def rank(
     if not rows:
         raise StudyError(f"{name}: there are no rows to rank yet; run the study first")
     labels = [label for label in schedulers if any(row["scheduler"] == label for row in rows)]
-    base = baseline if baseline is not None else "sequential" if "sequential" in labels else labels[0]
+    if baseline is not None:
+        base = baseline
+    elif "sequential" in labels:
+        base = "sequential"
+    else:
+        base = labels[0]
     if base not in labels:
         raise StudyError(str(UnknownNameError("baseline", base, labels)))
     rng = np.random.default_rng(rng)
@@ -447,10 +462,11 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
         )
         for i in order
     ]
-    difference = None if n_schedulers < 2 else critical_difference(n_schedulers, n)
-    cliques = (
-        () if difference is None else cliques_of([(row.scheduler, row.mean_rank or 0.0) for row in rows], difference)
-    )
+    difference = None
+    cliques: tuple[tuple[str, ...], ...] = ()
+    if n_schedulers >= 2:
+        difference = critical_difference(n_schedulers, n)
+        cliques = cliques_of([(row.scheduler, row.mean_rank or 0.0) for row in rows], difference)
     ratios = some / some.min(axis=1, keepdims=True)
     return Group(by, len(costs), n, tuple(rows), pairs, friedman(ranks), difference, cliques, ratios[:, order])
 

@@ -183,7 +183,8 @@ class Results(Result):
         counted = ("rows", "missing", *STATUSES)
         notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:_REASONS]]
         short = [note if len(note) <= _LONGEST else f"{note[:_LONGEST]} ..." for note in notes]
-        short += [self.left_over] if self.others else []
+        if self.others:
+            short += [self.left_over]
         cells = [
             (row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows
         ]
@@ -194,7 +195,10 @@ class Results(Result):
         """Return a line on rows that no longer count; empty if there are none."""
         if not self.others:
             return ""
-        rows = "1 more row" if len(self.others) == 1 else f"{len(self.others)} more rows"
+        if len(self.others) == 1:
+            rows = "1 more row"
+        else:
+            rows = f"{len(self.others)} more rows"
         return f"{rows} in the folder, of parts that the study no longer has or of code that changed"
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
@@ -270,13 +274,18 @@ def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dic
         mean |= {"rows": len(alike), "done": len(done), "failed": len(alike) - len(done)}
         for name, column in (("makespan_us", "makespan_us"), ("speedup", "speedup"), ("search_s", "wall.search_s")):
             values = [row[column] for row in done if row.get(column) is not None]
-            mean[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
+            if values:
+                mean[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0)
+            else:
+                mean[name] = None
         points_of.append(mean)
     return points_of
 
 
 def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
-    return "-" if value is None else f"{value[0] / unit:.{digits}f} ± {value[1] / unit:.{digits}f}"
+    if value is None:
+        return "-"
+    return f"{value[0] / unit:.{digits}f} ± {value[1] / unit:.{digits}f}"
 
 
 def run_study(
@@ -376,7 +385,7 @@ def run_study(
         ]
         memory = study.execution.get("memory_limit")
         with pool_of(executor, workers, preload=preload, memory=memory, time_limit=limit) as pool:
-            Batches(specs, evaluate, pool, keep, evaluate.died).run()
+            Batches(specs, evaluate, pool, keep, evaluate.rows_of_lost_unit).run()
         if not specs:
             keep([], 0)
     results = replace(Results.open(path), n_new=n_new)
@@ -425,7 +434,10 @@ def _with_names(
         return specs
     renamed = []
     for spec in specs:
-        candidates = graphs.get(workload_of(spec.columns()), ()) if spec.known is None else ()
+        if spec.known is None:
+            candidates = graphs.get(workload_of(spec.columns()), ())
+        else:
+            candidates = ()
         code = codes.get(spec.choice.scheduler)
         keys = [row_key(spec, version, graph, target(json.dumps(spec.cluster)), code) for graph in candidates]
         key = next((key for key in keys if key in by_key), None)
@@ -437,7 +449,10 @@ def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
     if given is None:
         return None
     match = re.fullmatch(r"(\d+)/(\d+)", given if isinstance(given, str) else "/".join(map(str, given)))
-    i, n = map(int, match.groups()) if match else (0, 0)
+    if match:
+        i, n = map(int, match.groups())
+    else:
+        i = n = 0
     if n < max(1, i):
         raise StudyError(f"a shard is i/n, part i of n with i from 1 to n, not {given!r}")
     return i or n, n
@@ -493,7 +508,10 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
         raise StudyError("there are no folders to merge; give at least one")
     paths = [Path(folder) for folder in folders]
     is_there = bool(os.fspath(out)) and Path(out, store.STUDY).exists()
-    there = [Path(out)] if is_there and Path(out) not in paths else []
+    if is_there and Path(out) not in paths:
+        there = [Path(out)]
+    else:
+        there = []
     described = [store.read_study(path) for path in paths + there]
     study = described[0].study
     version = described[0].version

@@ -96,7 +96,9 @@ class StoredRows(NamedTuple):
 
 def rows_file(shard: tuple[int, int] | None = None) -> str:
     """Return the name of the file that rows go to, which is a shard's own."""
-    return "rows.jsonl" if shard is None else f"rows.shard-{shard[0]}-of-{shard[1]}.jsonl"
+    if shard is None:
+        return "rows.jsonl"
+    return f"rows.shard-{shard[0]}-of-{shard[1]}.jsonl"
 
 
 def prepare(study: Study, folder: str | os.PathLike[str], version: str, code: Mapping[str, str] | None = None) -> Path:
@@ -248,9 +250,15 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
             for index in indices if row["key"] not in stale else ():
                 old = of_file.get(index)
                 placed = {**row, "index": index}
-                of_file[index] = placed if old is None or old["key"] != row["key"] else _agree(old, placed, str(path))
+                if old is None or old["key"] != row["key"]:
+                    of_file[index] = placed
+                else:
+                    of_file[index] = _agree(old, placed, str(path))
         for index, row in of_file.items():
-            by_index[index] = _agree(by_index[index], row, str(path)) if index in by_index else row
+            if index in by_index:
+                by_index[index] = _agree(by_index[index], row, str(path))
+            else:
+                by_index[index] = row
     keys = {row["key"] for row in by_index.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
     return StoredRows([by_index[index] for index in sorted(by_index)], *rest)

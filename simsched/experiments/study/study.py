@@ -22,7 +22,7 @@ from simsched.base.io import read_text
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import twice
 from simsched.base.shown import VIEWS, as_html
-from simsched.experiments.result import Table as TextTable
+from simsched.experiments.result import TextTable as TextTable
 from simsched.experiments.result import table_of
 from simsched.model.cluster import DEVICES, LINKS
 from simsched.model.lowering import OPTIONS
@@ -235,7 +235,9 @@ class Study:
     @property
     def instances(self) -> tuple[int, ...]:
         """Numbers of the instances of each workload."""
-        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+        if isinstance(self.seeds, int):
+            return tuple(range(self.seeds))
+        return self.seeds
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and json.dumps(self.to_dict()) == json.dumps(other.to_dict())
@@ -246,7 +248,10 @@ class Study:
     def __len__(self) -> int:
         """Return the number of rows."""
         several = (self.workload, self.cluster, [self.simulation], map(_entry, self.schedulers))
-        instances = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        if isinstance(self.seeds, int):
+            instances = self.seeds
+        else:
+            instances = len(self.seeds)
         return instances * prod(sum(prod(map(len, _flat(table).values())) for table in tables) for tables in several)
 
     def __repr__(self) -> str:
@@ -307,7 +312,10 @@ def _require_table(name: str, given: Any, known: Collection[str]) -> None:
 
 def _tables(name: str, given: Any) -> Sequence[Mapping[str, Any]]:
     """Return a table, or an array of tables, as a sequence of at least one."""
-    tables = [given] if isinstance(given, Mapping) else given
+    if isinstance(given, Mapping):
+        tables = [given]
+    else:
+        tables = given
     if not isinstance(tables, Sequence) or isinstance(tables, str) or not all(isinstance(t, Mapping) for t in tables):
         raise StudyError(f"{name!r} must be a table, [{name}], or several, [[{name}]]")
     if not tables:
@@ -343,7 +351,9 @@ def _cluster(given: Mapping[str, Any]) -> Table:
     if preset is not None:
         raise StudyError(f"{preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
     table = _check_table("cluster", given, _CLUSTER)
-    return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
+    if "file" in table:
+        return table
+    return {**table, "gpus": table.get("gpus", 1)}
 
 
 def _simulation(given: Any) -> Table:
@@ -389,7 +399,9 @@ def _figures(given: Any) -> tuple[Table, ...]:
 
 def _entry(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an entry of ``schedulers`` as a table."""
-    return {"scheduler": given} if isinstance(given, str) else given
+    if isinstance(given, str):
+        return {"scheduler": given}
+    return given
 
 
 def _scheduler(given: Any) -> str | Table:
@@ -404,7 +416,10 @@ def _scheduler(given: Any) -> str | Table:
     if table.get("label") is not None:
         entry["label"] = _take(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
     own = ":" in name
-    parameters = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
+    if own:
+        parameters = []
+    else:
+        parameters = [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
     for option, value in table.items():
         if option in ("scheduler", "label"):
             continue
@@ -431,14 +446,19 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
 
 def _values(given: Any) -> Sequence[Any]:
     """Return the values of a field: the list's values, or the single one."""
-    return given if isinstance(given, list) else [given]
+    if isinstance(given, list):
+        return given
+    return [given]
 
 
 def _flat(table: Mapping[str, Any]) -> Table:
     """Return the values of each field; fields of tables inside get names such as ``device.launch``."""
     flat: Table = {}
     for key, value in table.items():
-        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": v for name, v in value.items()}
+        else:
+            flat |= {key: value}
     return {key: _values(value) for key, value in flat.items()}
 
 
@@ -455,7 +475,9 @@ def text_of(value: Any) -> str:
         return ",".join(text_of(item) for item in value) or "()"
     if value is None or isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 # The rows ---------------------------------------------------------------------------------------

@@ -99,12 +99,18 @@ class BreakEven(Finding):
             low = self.factors[0]
             high = self.factors[-1]
             sides = _slower(self.a_us, self.b_us)
-            better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
+            if sides.any():
+                better = f"{self.names[int(sides.sum() > 0)]} is never worse"
+            else:
+                better = "both are equal"
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
         sentences = []
         for crossing in self.crossings:
             below = f"{crossing.better_below} is better below {crossing.factor:.4g} times {self.parameter}"
-            value = "" if crossing.value is None else f" ({with_unit(self.parameter, crossing.value)})"
+            if crossing.value is None:
+                value = ""
+            else:
+                value = f" ({with_unit(self.parameter, crossing.value)})"
             sentences.append(f"{below}{value}, {crossing.better_above} above")
         return tuple(sentences)
 
@@ -226,7 +232,12 @@ def breakeven(
         low, high = factors[[i, j]].tolist()
         while high / low - 1 > _NARROW:  # at `low` the side of j is not the better one, at `high` it is
             middle = sqrt(low * high)
-            low, high = (low, middle) if _slower(*makespans([middle]))[0] == sides[j] else (middle, high)
+            if _slower(*makespans([middle]))[0] == sides[j]:
+                low = low
+                high = middle
+            else:
+                low = middle
+                high = high
         at = exp((log(low) + log(high)) / 2)
         below, above = (names[int(sides[k] > 0)] for k in (i, j))
         crossings.append(Crossing(at, None if value is None else at * value, below, above))
@@ -357,7 +368,10 @@ def robust(
     >>> found.best(percentile=99)
     'lios'
     """
-    schedules: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
+    if isinstance(plans, Mapping):
+        schedules: dict[str, Schedule] = dict(plans)
+    else:
+        schedules = {}
     for plan in () if isinstance(plans, Mapping) else plans:
         schedules[free_name(plan.scheduler, schedules)] = plan
     if not schedules:

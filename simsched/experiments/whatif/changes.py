@@ -65,7 +65,10 @@ class Parameter:
 
     def values(self, cluster: Cluster) -> list[float | None]:
         """Return the number of each device or link; None where its fields differ."""
-        parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
+        if self.part is Device:
+            parts: Iterable[Any] = cluster.devices
+        else:
+            parts = (link for _, _, link in cluster.links)
         return [common([_number_of(part, name) for name in self.fields]) for part in parts]
 
     def change_cluster(self, cluster: Cluster, change: "Change") -> Cluster:
@@ -98,7 +101,9 @@ def _number_of(part: Any, name: str) -> float:
 
 def common(values: Sequence[float | None]) -> float | None:
     """Return the value that all of some have in common, or None."""
-    return float(values[0]) if values and values[0] is not None and len(set(values)) == 1 else None
+    if values and values[0] is not None and len(set(values)) == 1:
+        return float(values[0])
+    return None
 
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
@@ -186,7 +191,10 @@ class Change:
     def __str__(self) -> str:
         if isinstance(self.value, tuple):
             return f"{self.parameter}={','.join(self.value)}"
-        text = f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+        if isinstance(self.value, float):
+            text = f"{self.value:g}"
+        else:
+            text = str(self.value)
         if isinstance(self.value, float) and float(text) != self.value:
             text = repr(self.value)
         return f"{self.parameter}{'=' if self.is_absolute else '*='}{text}"
@@ -194,12 +202,17 @@ class Change:
     @property
     def given(self) -> Any:
         """The value in the form that `WhatIf.set` takes."""
-        return Absolute(self.value) if self.is_absolute and not is_taken_as_is(self.parameter) else self.value
+        if self.is_absolute and not is_taken_as_is(self.parameter):
+            return Absolute(self.value)
+        return self.value
 
     def of(self, value: float) -> float:
         """Return a number after the change."""
         number = float(self.value)
-        return number if self.is_absolute or not number else value * number  # not inf x 0
+        # A number that is 0 stays 0: infinity times 0 is not a number.
+        if self.is_absolute or not number:
+            return number
+        return value * number
 
 
 def make_change(parameter: str, value: Any) -> Change:
@@ -266,7 +279,9 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
     (('conv', None), (None, 'a'), (None, None), None)
     """
     match = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
-    return None if match is None else (match[1], match[2])
+    if match is None:
+        return None
+    return (match[1], match[2])
 
 
 def parse_change(text: str) -> Change:
@@ -300,7 +315,10 @@ def parse_change(text: str) -> Change:
         return make_change(parameter, value.split(",") if parameter in _EDITS else plain_value(value))
     if not _takes_factors(parameter):
         return make_change(parameter, value)  # its error lists the parameters
-    unit, scale = _NO_UNIT if factor else unit_of(parameter)
+    if factor:
+        unit, scale = _NO_UNIT
+    else:
+        unit, scale = unit_of(parameter)
     number = value.removesuffix(unit)
     try:
         amount = float(number) * (1.0 if number == value else scale)
@@ -311,7 +329,9 @@ def parse_change(text: str) -> Change:
 
 def unit_of(parameter: str) -> tuple[str, float]:
     """Return the unit of a parameter's values in texts, and its size in library units; ("", 1) without unit."""
-    return _UNITS.get(PARAMETERS[parameter].fields[0], _NO_UNIT) if parameter in PARAMETERS else _NO_UNIT
+    if parameter in PARAMETERS:
+        return _UNITS.get(PARAMETERS[parameter].fields[0], _NO_UNIT)
+    return _NO_UNIT
 
 
 def with_unit(parameter: str, value: float) -> str:

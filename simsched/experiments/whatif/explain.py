@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
-from simsched.base.text import joined
+from simsched.base.text import join_lines
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
@@ -28,7 +28,7 @@ _BLAMES: Final[Mapping[str, str]] = {
     "contention": "kernels held up by others that run beside them",
     "launch": "the host launching kernels and copies",
     "sync": "the host issuing events and waiting at barriers",
-    "transfer": "copies between devices",
+    "transfer": "transfers between devices",
     "dependency": "gaps on the device between a kernel and the one that waits for it",
 }
 
@@ -84,7 +84,7 @@ class Explanation(Finding):
     suggestions: tuple[Suggestion, ...]
 
     def __str__(self) -> str:
-        return joined((*self.sentences, *self._advice()))
+        return join_lines((*self.sentences, *self._advice()))
 
     __repr__ = __str__
 
@@ -94,7 +94,10 @@ class Explanation(Finding):
             f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)
         ]
         none = f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."
-        head = "What would help most, each simulated on its own:" if lines else none
+        if lines:
+            head = "What would help most, each simulated on its own:"
+        else:
+            head = none
         return [head, *lines]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
@@ -115,7 +118,10 @@ class Explanation(Finding):
     def table(self) -> Any:
         """Return the suggestions as a table of texts, with the sentences below."""
         title = f"{self.scheduler} of {self.graph} on {self.cluster}"
-        notes = self.sentences if self.suggestions else (*self.sentences, *self._advice())
+        if self.suggestions:
+            notes = self.sentences
+        else:
+            notes = (*self.sentences, *self._advice())
         return table_of(title, ("change", "takes", "makespan", "gain"), self._rows(), note=notes)
 
 
@@ -157,7 +163,10 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     question = what_if(plan, bare, cost=cost)
     trace = question.before
     limits = bounds(plan.graph, bare, cost)
-    suggestions = _suggestions(question) if trace.makespan > 0 else ()
+    if trace.makespan > 0:
+        suggestions = _suggestions(question)
+    else:
+        suggestions = ()
     sentences = (
         *_time_sentences(plan, trace),
         *_bound(question, limits, any(suggestion.doable for suggestion in suggestions)),
@@ -219,7 +228,7 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
         "the host, which issues more slowly than the device computes": host >= others and host > 0,
-        "copies between devices": most == "transfer",
+        "transfers between devices": most == "transfer",
         "the device: kernels side by side want more than there is": crowded,
         "its own critical path: no other plan is much quicker, only quicker operators are": trace.makespan
         <= _CLOSE * limits.best,
@@ -237,7 +246,9 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+    if n == 1:
+        return f"{n} {what}"
+    return f"{n} {what}s"
 
 
 def _on_path(trace: Trace) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:

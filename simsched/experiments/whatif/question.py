@@ -21,7 +21,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.workload import baked
+from simsched.simulator.workload import bake
 
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _REMEDY: Final = "with reschedule=True (--reschedule)"
@@ -51,7 +51,9 @@ class Case(Checked):
     @cached_property
     def trace(self) -> Trace:
         """The simulated run; for a case from a file it is simulated on first use."""
-        return simulate(self.schedule, self.cluster) if self.known is None else self.known
+        if self.known is None:
+            return simulate(self.schedule, self.cluster)
+        return self.known
 
     @property
     def graph(self) -> OpGraph:
@@ -91,7 +93,10 @@ class Outcome(Result):
     @property
     def runs(self) -> dict[str, Trace | Case]:
         """Cases before and after, and between them the old schedule in the changed world if a new one was made."""
-        between = {} if self.kept is None else {"plan kept": self.kept}
+        if self.kept is None:
+            between = {}
+        else:
+            between = {"plan kept": self.kept}
         return {"before": self.before, **between, "after": self.after}
 
     @property
@@ -114,19 +119,31 @@ class Outcome(Result):
         """Makespan before over after; 1 where both are 0."""
         if self.makespan:
             return self.makespan_before / self.makespan
-        return float("inf") if self.makespan_before else 1.0
+        if self.makespan_before:
+            return float("inf")
+        return 1.0
 
     @property
     def direct(self) -> float | None:
         """Part of the difference that is there with the plan kept as it was; None if it cannot be kept."""
-        same = self.kept if self.rescheduled else self.after
-        return None if same is None else same.makespan - self.makespan_before
+        if self.rescheduled:
+            same = self.kept
+        else:
+            same = self.after
+        if same is None:
+            return None
+        return same.makespan - self.makespan_before
 
     @property
     def rescheduling(self) -> float | None:
         """Part of the difference that comes from re-scheduling; None if the plan cannot be kept without."""
-        same = self.kept if self.rescheduled else self.after
-        return None if same is None else self.makespan - same.makespan
+        if self.rescheduled:
+            same = self.kept
+        else:
+            same = self.after
+        if same is None:
+            return None
+        return self.makespan - same.makespan
 
     @cached_property
     def blame_before(self) -> dict[str, float]:
@@ -430,15 +447,20 @@ class Question(Outcome):
             for rewiring in revision.rewirings:
                 plan = carry_over(plan, rewiring)
             plan = self._with_execution(plan)
-            return plan if plan is self.ground.plan else plan.check()
+            if plan is self.ground.plan:
+                return plan
+            return plan.check()
         except ScheduleError as error:
             raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
     def _with_execution(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
-        plan = plan if plan.execution == how else plan.like(execution=how)
+        if plan.execution != how:
+            plan = plan.like(execution=how)
         streams = {stream: c.value for c in self.changes if (stream := stream_of(c.parameter)) is not None}
-        return plan.with_partitions(streams) if streams else plan
+        if streams:
+            return plan.with_partitions(streams)
+        return plan
 
     @cached_property
     def before(self) -> Trace:  # type: ignore[override]
@@ -460,7 +482,7 @@ class Question(Outcome):
         """The case after the changes."""
         return self.ground.run(self.plan, self.cluster, self.cost)
 
-    def tried(self, *changes: tuple[str, Any]) -> float | str:
+    def makespan_after(self, *changes: tuple[str, Any]) -> float | str:
         """Return the makespan after further changes, or why they are refused; unknown names are raised."""
         try:
             return replace(self, changes=(*self.changes, *(make_change(*change) for change in changes))).makespan
@@ -493,7 +515,10 @@ class Question(Outcome):
             yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"
         added = [name for name in new.index if name not in old.index]
         if added and not any(name in plan.devices_used for name in added):
-            remedy = "other schedulers may" if self.rescheduled else "reschedule"
+            if self.rescheduled:
+                remedy = "other schedulers may"
+            else:
+                remedy = "reschedule"
             yield f"{plan.scheduler} makes no use of the devices that were added: {remedy}"
         moving = any(
             len(trace.program.copies.op) or trace.program.graph.meetings for trace in (self.before, self.after)
@@ -505,7 +530,7 @@ class Question(Outcome):
         """Return the answer, which can be kept in a file."""
 
         def case(trace: Trace, plan: Schedule, cost: CostModel | None) -> Case:
-            return Case(baked(plan, trace.cluster, cost), trace.cluster, trace)
+            return Case(bake(plan, trace.cluster, cost), trace.cluster, trace)
 
         return Answer(
             changes=tuple(map(str, self.changes)),
@@ -535,7 +560,12 @@ def _speed(speedup: float) -> str:
     """
     if abs(speedup - 1) < _SAME:
         return "as fast as before"
-    text, factor = ("{} times as fast", speedup) if speedup > 1 else ("takes {} times as long", 1 / speedup)
+    if speedup > 1:
+        text = "{} times as fast"
+        factor = speedup
+    else:
+        text = "takes {} times as long"
+        factor = 1 / speedup
     return text.format(f"{factor:.{3 if factor >= 1.05 else 4}g}")
 
 
@@ -547,4 +577,6 @@ def _number(us: float, unit: float, sign: str = "-") -> str:
     """
     digits = 3 if unit == MS else 1
     text = f"{us / unit:{sign}.{digits}f}"
-    return text if float(text) else f"{0:.{digits}f}"
+    if float(text):
+        return text
+    return f"{0:.{digits}f}"

@@ -75,7 +75,10 @@ class Throughput(Finding):
             ("requests per second", f"{self.requests_per_s:,.1f}"),
             *((k, format_time(us)) for k, us in times.items()),
         ]
-        note = "" if self.settled else "the period had not settled"
+        if self.settled:
+            note = ""
+        else:
+            note = "the period had not settled"
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
         return table_of(title, ("", "value"), rows, note=note)
 
@@ -301,7 +304,10 @@ def repeat(
     (V + E)).
     """
     slots = len(starts)
-    launched = 0 if graph_launch is None else requests
+    if graph_launch is None:
+        launched = 0
+    else:
+        launched = requests
     width = np.zeros(len(program.devices), np.int64)  # streams of a request on each device, to the last one in use
     np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
     before, behind, n_events = _joins(program, width.tolist(), slots, requests, launched > 0)
@@ -348,7 +354,9 @@ def repeat(
 
 def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | None:
     """Return the host times of instructions that are rows of a program or, where that is -1, none of it."""
-    return None if times is None else np.where(row < 0, of_others, times[row])
+    if times is None:
+        return None
+    return np.where(row < 0, of_others, times[row])
 
 
 def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
@@ -408,7 +416,8 @@ def _body(program: Program, width: Ints, n_events: int) -> Any:
     for name in ("action", "device", "stream", "argument"):
         table[name] = getattr(program, name)
     strides = np.full(len(ACTIONS), n_events)
-    strides[LAUNCH], strides[COPY] = len(program.launches), len(program.copies.op)
+    strides[LAUNCH] = len(program.launches)
+    strides[COPY] = len(program.copies.op)
     table["stride"] = np.where(table["argument"] < 0, 0, strides[table["action"]])
     table["step"] = np.where(table["stream"] < 0, 0, width[table["device"]])
     table["row"] = np.arange(len(program))

@@ -152,13 +152,19 @@ def sweep(
         if axis is not None and (isinstance(axis, str) or not len(axis)):
             raise WhatIfError(f"sweep over {name}: give a list of values, not {axis!r}")
     parameter = full_name(parameter)
-    parameter2 = None if parameter2 is None else full_name(parameter2)
-    seconds = [None] if values2 is None else list(values2)
+    if parameter2 is None:
+        parameter2 = None
+    else:
+        parameter2 = full_name(parameter2)
+    if values2 is None:
+        seconds = [None]
+    else:
+        seconds = list(values2)
     makespans = np.full((len(values), len(seconds)), np.nan)
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
-            us = asked.tried((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
+            us = asked.makespan_after((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
             if isinstance(us, str):
                 reasons.append((i, j, us))
             else:
@@ -181,19 +187,25 @@ def sweep(
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON."""
-    return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
+    if isinstance(value, Absolute):
+        return {_ABSOLUTE: float(value.value)}
+    return json_copy(value)
 
 
 def plain_value(value: Any) -> Any:
     """Return the number of an absolute value; return any other value unchanged."""
-    return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
+    if isinstance(value, dict) and _ABSOLUTE in value:
+        return value[_ABSOLUTE]
+    return value
 
 
 def text_of(parameter: str, value: Any) -> str:
     """Return a value as tables show it: numbers with their unit, and after ``=`` if they have none."""
     number = plain_value(value)
     if number is value:
-        return f"{value:g}" if is_number(value) else str(value)
+        if is_number(value):
+            return f"{value:g}"
+        return str(value)
     text = with_unit(parameter, number)
     return text if " " in text else f"={text}"
 
@@ -277,7 +289,10 @@ class Sensitivity(Finding):
             )
             for row in moving
         ]
-        still = [f"{len(self.rows) - len(moving)} more change nothing"] if len(moving) < len(self.rows) else []
+        if len(moving) < len(self.rows):
+            still = [f"{len(self.rows) - len(moving)} more change nothing"]
+        else:
+            still = []
         notes = (f"makespan {format_time(self.base_us)}", *still, *self.notes)
         headings = ("parameter", "value", "elasticity", "factors", "makespan")
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=notes)
@@ -339,11 +354,10 @@ def sensitivity(
     base = question.makespan
     if not base > 0:
         raise WhatIfError(f"graph {question.graph.name!r} takes no time: nothing can change that by a factor")
-    names = (
-        numeric_parameters(question, per_operator=per_operator)
-        if parameters is None
-        else tuple(map(full_name, parameters))
-    )
+    if parameters is None:
+        names = numeric_parameters(question, per_operator=per_operator)
+    else:
+        names = tuple(map(full_name, parameters))
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
@@ -355,7 +369,10 @@ def sensitivity(
             notes.append(f"{name}: {points[0]}")
             continue
         below, above, low, high = ((1.0, base) if isinstance(point, str) else point for point in points)
-        slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
+        if above[0] > below[0] and below[1] > 0:
+            slope = log(above[1] / below[1]) / log(above[0] / below[0])
+        else:
+            slope = 0.0
         rows.append(Elasticity(name, value, slope, low[1], high[1], low[0], high[0]))
     rows.sort(key=lambda row: -abs(row.elasticity))
     return Sensitivity(question.graph.name, question.cluster.name, tuple(rows), base, tuple(notes))
@@ -399,13 +416,18 @@ def _move(asked: Question, parameter: str, value: float | None, part: float) -> 
     if parameter in PARAMETERS and PARAMETERS[parameter].whole and value:
         least = round(value) + (1 if part > 0 else -1)
         moved = round(value * factor)
-        moved = max(least, moved) if part > 0 else min(least, moved)
+        if part > 0:
+            moved = max(least, moved)
+        else:
+            moved = min(least, moved)
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
         factor = moved / value
         new = Absolute(moved)
-    makespan = asked.tried((parameter, new))
-    return makespan if isinstance(makespan, str) else (factor, makespan)
+    makespan = asked.makespan_after((parameter, new))
+    if isinstance(makespan, str):
+        return makespan
+    return (factor, makespan)
 
 
 def value_of(asked: Question, parameter: str) -> float | None:

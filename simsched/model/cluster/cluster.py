@@ -361,7 +361,9 @@ def _wires_between(names: Sequence[str], link: str, gpus_per_node: int) -> tuple
 def _wire(members: list[str], name: str, suffix: str) -> list[Wire]:
     shape, link = LINKS[name]
     if shape == "switch":
-        return [(member, f"{name}{suffix}", _half(link)) for member in members] if len(members) > 1 else []
+        if len(members) > 1:
+            return [(member, f"{name}{suffix}", _half(link)) for member in members]
+        return []
     if shape == "mesh":
         return [(a, b, link) for i, a in enumerate(members) for b in members[i + 1 :]]
     bridges = [(a, b, link) for a, b in zip(members[::2], members[1::2], strict=False)]
@@ -419,7 +421,10 @@ def resize(cluster: Cluster, n_gpus: int) -> Cluster:
     devices = (*cluster.devices, *(replace(first, name=next(fresh)) for _ in range(n_gpus - len(cluster))))
     new_name = {old.name: new.name for old, new in zip(wired.devices, devices, strict=True)}
     links = tuple((new_name.get(a, a), new_name.get(b, b), link) for a, b, link in wired.links)
-    name = f"{n_gpus} x {cluster.name}" if len(cluster) == 1 else f"{n_gpus} x {first.model}"
+    if len(cluster) == 1:
+        name = f"{n_gpus} x {cluster.name}"
+    else:
+        name = f"{n_gpus} x {first.model}"
     return Cluster(devices, links, name)
 
 

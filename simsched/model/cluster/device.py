@@ -7,7 +7,7 @@ from math import inf
 from typing import Annotated, Final, NamedTuple
 
 from simsched.base.codec import Amount, Bytes, Checked, Fraction, Name, Part, Range, Rate, Size, aside
-from simsched.base.errors import ClusterError, shown
+from simsched.base.errors import ClusterError, brief_text
 from simsched.model.cluster.topology import Topology
 from simsched.model.graph import Kernel
 
@@ -148,7 +148,7 @@ class Device(Checked):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         if self.capability and not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", self.capability):
-            raise self.refusal(f"capability must be major.minor, such as 9.0, not {shown(self.capability)}")
+            raise self.refusal(f"capability must be major.minor, such as 9.0, not {brief_text(self.capability)}")
         if "fp32" not in self.peak:
             raise self.refusal(f"peak must name fp32, not {', '.join(self.peak) or 'nothing'}")
 

@@ -4,7 +4,7 @@ from simsched.model.graph.collective import ALGORITHMS, Collective
 from simsched.model.graph.groups import Meeting
 from simsched.model.graph.operator import DTYPE_NBYTES, FAMILIES, INTENSITIES, UNKNOWN, Edge, Kernel, Operator, Work
 from simsched.model.graph.opgraph import OpGraph
-from simsched.model.graph.views import Numbered, Rows
+from simsched.model.graph.views import Numbered, RowsView
 
 __all__ = [
     "ALGORITHMS",
@@ -19,6 +19,6 @@ __all__ = [
     "Numbered",
     "OpGraph",
     "Operator",
-    "Rows",
+    "RowsView",
     "Work",
 ]

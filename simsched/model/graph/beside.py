@@ -37,7 +37,10 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
         *(f"{name}@{r}" for r in range(copies) for name in graph.names),
         *(f"begin {i}" for i in range(len(further))),
     )
-    own = [graph.label("collective", i) for i in range(len(graph))] if graph.meetings else [None] * len(graph)
+    if graph.meetings:
+        own = [graph.label("collective", i) for i in range(len(graph))]
+    else:
+        own = [None] * len(graph)
     collectives = [_of_copy(collective, r) for r in range(copies) for collective in own] + [None] * len(further)
     graphs = rearrange(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names, collectives)
     return with_times(graphs, np.concatenate([np.tile(times, copies), further]))

@@ -65,7 +65,9 @@ def narrow(values: npt.NDArray[Any], end: int) -> Indices:
 
 def optional(value: float) -> float | None:
     """Return a value of a column, None for NaN."""
-    return None if np.isnan(value) else float(value)
+    if np.isnan(value):
+        return None
+    return float(value)
 
 
 def column(values: Iterable[float | None]) -> Floats:
@@ -81,7 +83,10 @@ def spread(values: npt.ArrayLike, n: int, name: str, subject: Callable[[int], st
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
     if array.shape not in ((), (n,)):
         raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
-    span = Range(0, 1, above=True) if name == "utilization" else Range(0)
+    if name == "utilization":
+        span = Range(0, 1, above=True)
+    else:
+        span = Range(0)
     good = span.holds(array) | (np.isnan(array) & (name in _OPTIONAL))
     if n and not good.all():
         i = int(np.argmin(good))

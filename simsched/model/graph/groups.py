@@ -43,7 +43,10 @@ def meetings_of(codes: npt.NDArray[Any], collectives: Sequence[Collective | None
         if collective is None:
             continue
         members = np.flatnonzero(codes == code).tolist()
-        parts = [tuple(members)] if collective.group is not None else [(member,) for member in members]
+        if collective.group is not None:
+            parts = [tuple(members)]
+        else:
+            parts = [(member,) for member in members]
         meetings += [(part[0], Meeting(collective, part)) for part in parts if part]
     return tuple(meeting for _, meeting in sorted(meetings, key=lambda pair: pair[0]))
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.codec import Document
-from simsched.base.errors import GraphError, shown
+from simsched.base.errors import GraphError, brief_text
 from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import columns as by
@@ -17,7 +17,7 @@ from simsched.model.graph.collective import Collective
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints, optional
 from simsched.model.graph.groups import Meeting, require_agreement
 from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, Work
-from simsched.model.graph.views import Numbered, Rows
+from simsched.model.graph.views import Numbered, RowsView
 
 Labels = Mapping[str, tuple[npt.NDArray[np.int32], tuple[Any, ...]]]
 """A code of each operator and the codes' values, by column of `LABELS`."""
@@ -115,7 +115,7 @@ class OpGraph(by.Columnar, Document):
             strange = next((row for row in objects if not isinstance(row, kind)), None)
             if strange is not None:
                 raise GraphError(
-                    f"OpGraph takes operators, edges and then a name: {shown(strange)} is no {kind.__name__}"
+                    f"OpGraph takes operators, edges and then a name: {brief_text(strange)} is no {kind.__name__}"
                 )
         self.__dict__["names"] = names = tuple(op.name for op in rows)
         index = self.index
@@ -251,14 +251,14 @@ class OpGraph(by.Columnar, Document):
             raise GraphError(f"graph {self.name!r} has no operator {name!r}") from None
 
     @property
-    def operators(self) -> Rows[Operator]:
+    def operators(self) -> RowsView[Operator]:
         """The operators, in the order in which they were given."""
-        return Rows(len(self.names), self.operator)
+        return RowsView(len(self.names), self.operator)
 
     @property
-    def edges(self) -> Rows[Edge]:
+    def edges(self) -> RowsView[Edge]:
         """The edges, in the order in which they were given."""
-        return Rows(len(self.src), self.edge)
+        return RowsView(len(self.src), self.edge)
 
     def operator(self, i: int) -> Operator:
         """Return operator number `i`."""
@@ -510,7 +510,12 @@ def longest_to(
     place = np.empty(len(graph), graph.order_index.dtype)
     place[graph.order_index] = np.arange(len(graph))
     rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
-    near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    if backwards:
+        near = graph.dst
+        far = graph.src
+    else:
+        near = graph.src
+        far = graph.dst
     u = near[rows]
     v = far[rows]
     beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]

@@ -7,7 +7,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar, overload
 Row = TypeVar("Row")
 
 
-class Rows(Sequence[Row], Generic[Row]):
+class RowsView(Sequence[Row], Generic[Row]):
     """A tuple-like view of columns: a row is made when it is read."""
 
     __slots__ = ("_length", "_make")
@@ -44,7 +44,7 @@ class Rows(Sequence[Row], Generic[Row]):
         return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
 
 
-class Numbered(Rows[str]):
+class Numbered(RowsView[str]):
     """The names ``prefix0``, ``prefix1``, ... as a tuple that takes no memory.
 
     Parameters
@@ -68,7 +68,9 @@ class Numbered(Rows[str]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Numbered) and (self._prefix, self._length) == (other._prefix, other._length):
             return True
-        return tuple(self) == tuple(other) if isinstance(other, tuple | Numbered) else NotImplemented
+        if isinstance(other, tuple | Numbered):
+            return tuple(self) == tuple(other)
+        return NotImplemented
 
     def __repr__(self) -> str:
         return repr(tuple(self))

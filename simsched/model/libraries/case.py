@@ -41,7 +41,9 @@ class WorkCase(NamedTuple):
 
     def part_in_l2(self, read: float, written: float) -> float:
         """Return the part of some bytes of activations, read and written, that is found in L2."""
-        return 0.0 if self.cold else self.chip.part_in_l2(read + WRITTEN * written)
+        if self.cold:
+            return 0.0
+        return self.chip.part_in_l2(read + WRITTEN * written)
 
     @property
     def weights_found(self) -> float:
@@ -100,8 +102,10 @@ class WorkCase(NamedTuple):
         block = chip.fitting(threads, registers, shared_memory)
         blocks = count_blocks(max(1, parts(int(items), per_block)))
         waves = parts(parts(blocks, chip.sms), block.held)
-        nbytes = self.nbytes if nbytes is None else nbytes
-        traffic = self.traffic() if traffic is None else traffic
+        if nbytes is None:
+            nbytes = self.nbytes
+        if traffic is None:
+            traffic = self.traffic()
         return Launch(
             blocks,
             *block[:3],

@@ -95,7 +95,9 @@ class Chip:
         """Return the kernels for products in a number format."""
         if not self.tensor(dtype):
             return self.generation.simt
-        return self.generation.tf32 if dtype == "tf32" else self.generation.tensor
+        if dtype == "tf32":
+            return self.generation.tf32
+        return self.generation.tensor
 
     def rate(self, dtype: str) -> float:
         """Return the FLOP per us of one SM at the peak."""
@@ -118,11 +120,17 @@ def generation(device: Device) -> Generation:
         major, minor = device.capability.split(".")
         at = (int(major), int(minor))
     elif not any(device.peak.get(dtype, 0.0) > device.peak["fp32"] for dtype in _TENSOR_DTYPES):
-        at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (0, 0)
+        if device.shared_memory_per_block > 98 * KIB:
+            at = (8, 0)
+        else:
+            at = (0, 0)
     elif device.shared_memory_per_block >= 200 * KIB:
         at = (9, 0)
     else:
-        at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (7, 0)
+        if device.shared_memory_per_block > 98 * KIB:
+            at = (8, 0)
+        else:
+            at = (7, 0)
     return next(generation_ for generation_ in reversed(GENERATIONS) if generation_.capability <= at)
 
 

@@ -82,7 +82,10 @@ def given_terms(kernel: Kernel, flops: float, nbytes: float, dtype: str, device:
     block = chip.fitting(kernel.threads, kernel.registers, kernel.shared_memory)
     q = parts(kernel.blocks, chip.sms)
     waves = parts(q, block.held)
-    engine = chip.generation.tensor if tensor else chip.generation.simt
+    if tensor:
+        engine = chip.generation.tensor
+    else:
+        engine = chip.generation.simt
     warps = kernel.blocks * parts(kernel.threads, WARP)
     part = min(1.0, warps / (_FULL_BLOCK_WARPS * chip.sms))
     return Launch(

@@ -49,13 +49,19 @@ def _kernels(case: WorkCase, dtype: str) -> tuple[Launch, ...]:
     if work.batch > 1:
         shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
     if not tensor:
-        computing = generation.winograd if _suits_winograd(work) else 1.0
+        if _suits_winograd(work):
+            computing = generation.winograd
+        else:
+            computing = 1.0
         return tile_product(case, shape, generation.simt_convolution, dtype, computing=computing)
     last = work.rule == "channels_last"
     pixels = work.rows // work.images
     if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
         return tile_product(case, shape, chip.engine(dtype), dtype, split=True)
-    engine = generation.tf32_convolution if dtype == "tf32" else generation.tensor_convolution
+    if dtype == "tf32":
+        engine = generation.tf32_convolution
+    else:
+        engine = generation.tensor_convolution
     main = tile_product(case, shape, engine, dtype)
     if last:
         return main
@@ -99,7 +105,10 @@ def _turn(case: WorkCase, tiles: int, cycles: float, nbytes: float, traffic: flo
 
 def _depthwise(case: WorkCase) -> Launch:
     work = case.work
-    cycles = 60 + 12 * work.window if case.width < 4 and work.window <= 25 else 80 + 20 * work.window
+    if case.width < 4 and work.window <= 25:
+        cycles = 60 + 12 * work.window
+    else:
+        cycles = 80 + 20 * work.window
     outputs = work.batch * work.columns * work.rows
     return case.streaming(outputs, 1024, 1024, 32, 1.9, float(cycles), flops=work.flops)
 

@@ -16,7 +16,7 @@ _PART_LENGTHS: Final = {
     tensor: tuple(int(least * 2 ** (i / 2)) for i in range(13)) for tensor, least in ((True, 512), (False, 128))
 }
 """Lengths of the parts of a sum that are tried, with tensor cores and without."""
-_BIASED: Final = 2.0
+_BIASED: Final = 3.0
 """How many times as long a part of the sum takes without tensor cores where a bias is added at the end."""
 _SPLIT_BLOCKS: Final = 1.5
 """Most blocks of a product with a split sum, for each SM."""
@@ -111,7 +111,9 @@ def _kernels(case: WorkCase, dtype: str) -> tuple[Launch, ...]:
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)
-    return (vector,) if vector.time < sum_in_order(launch.time for launch in launches) else launches
+    if vector.time < sum_in_order(launch.time for launch in launches):
+        return (vector,)
+    return launches
 
 
 def tile_product(
@@ -131,8 +133,14 @@ def tile_product(
     latency = case.latency
     missed = case.miss_share
     memory = chip.move_time(case.nbytes, traffic, DRAM)
-    late = 1.0 if tensor else 1.0 + _LATE * missed
-    biased = _BIASED if work.bias and not tensor else 1.0
+    if tensor:
+        late = 1.0
+    else:
+        late = 1.0 + _LATE * missed
+    if work.bias and not tensor:
+        biased = _BIASED
+    else:
+        biased = 1.0
     outputs = shape.batch * shape.rows * shape.columns
     best = None
     least = inf

@@ -71,7 +71,10 @@ def reduction(case: WorkCase) -> tuple[Launch, ...]:
     work = case.work
     warp, block, lane_cycles = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
     at_once = min(_WARPS, work.rows)
-    rate = warp if at_once == _WARPS else max(warp, block / at_once)
+    if at_once == _WARPS:
+        rate = warp
+    else:
+        rate = max(warp, block / at_once)
     short = _kernel(case, _RowKernel(512, at_once, 32, _REDUCED, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
     if work.columns <= _WARP_LENGTH:
         return (short,)

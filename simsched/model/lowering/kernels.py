@@ -179,7 +179,8 @@ def find_lanes(s: LoweredCandidate) -> None:
             s.lanes[lane].known = -1
             s.lanes[lane].place = -1
         s.placed[s.op[k]].lane = lane
-        s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
+        s.by_lane[i] = s.op[k]
+        s.by_device[i] = s.op[s.by_device[i]]
     s.n_lanes = lane + 1
     s.lanes[s.n_lanes].first = n
 
@@ -187,7 +188,10 @@ def find_lanes(s: LoweredCandidate) -> None:
 def find_copies(s: LoweredCandidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
-    threads = s.op if s.one_thread else s.by_device
+    if s.one_thread:
+        threads = s.op
+    else:
+        threads = s.by_device
     for i in range(s.n_ops):
         u = threads[i]
         op = s.placed[u]
@@ -428,7 +432,10 @@ def drop_copy_waits(s: LoweredCandidate) -> None:
     """
     order = s.by_lane
     if s.blocking:
-        order = s.op if s.one_thread else s.by_device
+        if s.one_thread:
+            order = s.op
+        else:
+            order = s.by_device
     for k in range(s.n_copies):
         s.copy_lanes[s.sent[k].lane].waiter = -1
     for i in range(s.n_ops):
@@ -461,7 +468,10 @@ def drop_copy_waits(s: LoweredCandidate) -> None:
 def write(s: LoweredCandidate) -> None:
     """Write the instructions of each host thread."""
     s.n_written = 0
-    threads = s.op if s.one_thread else s.by_device
+    if s.one_thread:
+        threads = s.op
+    else:
+        threads = s.by_device
     for i in range(s.n_ops):
         write_operator(s, threads[i])
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
@@ -477,7 +487,10 @@ def write_operator(s: LoweredCandidate, v: int) -> None:
         emit(s, BARRIER, here, -1, -1)
     for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
         copy = s.kept[k] - s.n_ops
-        event = first_event + copy if copy >= 0 else s.placed[s.op[s.kept[k]]].event
+        if copy >= 0:
+            event = first_event + copy
+        else:
+            event = s.placed[s.op[s.kept[k]]].event
         if copy >= 0 and s.blocking:
             emit(s, SYNC, here, -1, event)
         else:
@@ -494,7 +507,8 @@ def write_operator(s: LoweredCandidate, v: int) -> None:
             emit(s, WAIT, here, on, op.event)
         emit(s, COPY, here, on, c)
         emit(s, RECORD, here, on, first_event + c)
-        s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
+        s.copies[c] = v
+        s.copies[s.n_copies + c] = s.home[s.dst[s.sent[c].edge]]
 
 
 def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: int) -> None:

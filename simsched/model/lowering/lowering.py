@@ -54,8 +54,13 @@ class Lowering:
         self.devices = tuple(cluster.index)
         n = len(graph)
         one_thread = threads == "one" or execution == "graph"
-        (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
-        self._threads = 1 if one_thread else len(self.devices)
+        (out_ptr, out_edge) = graph.outgoing
+        (in_ptr, in_edge) = graph.incoming
+        room = 2 * n + _ROOM
+        if one_thread:
+            self._threads = 1
+        else:
+            self._threads = len(self.devices)
         self._table = table = LoweredCandidate(
             n_ops=n,
             n_edges=len(graph.src),
@@ -75,7 +80,10 @@ class Lowering:
             clocks=np.empty(room, VectorClock.dtype),
         )
         table["size"][:], table.n_sizes = _sizes(graph)
-        self._launches = None if len(cluster.kinds) > 1 and has_choices(graph) else kernels_on(graph, cluster.kinds[0])
+        if len(cluster.kinds) > 1 and has_choices(graph):
+            self._launches = None
+        else:
+            self._launches = kernels_on(graph, cluster.kinds[0])
         self._has_host = execution != "graph" and bool(graph.host.any())
 
     def program(
@@ -191,7 +199,10 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
     keys = [key for key in (np.where(exact_known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
     if not keys:
         return int(n > 0 and exact_known[0]), 2
-    order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
+    if len(keys) == 1:
+        order = np.argsort(keys[0])
+    else:
+        order = np.lexsort(keys)
     new = np.zeros(n, np.bool_)
     for key in keys:
         ranked = key[order]

@@ -65,7 +65,9 @@ class MeasuredDevice(Checked):
         for end in range(len(words), 0, -1):
             name = _PRESETS.get("".join(words[:end]))
             if name is not None and all(_FORM.fullmatch(word) for word in words[end:]):
-                return name if self.sms in (None, DEVICES[name]["sms"]) else None
+                if self.sms in (None, DEVICES[name]["sms"]):
+                    return name
+                return None
         return None
 
     def to_device(self, name: str = "gpu0") -> Device | None:

@@ -165,14 +165,14 @@ class NumberedRun(_RunFields):
         """Return a replay, given the places of its graph and cluster."""
         return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measurements(replay))
 
-    def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
+    def to_replay(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
         """Return the replay; runs of one graph share it."""
         for number, parts, what in ((self.graph, graphs, "graph"), (self.cluster, clusters, "cluster")):
             if number >= len(parts):
                 raise FormatError(f"runs[{place}]: there is no {what} {number}; the file has {len(parts)}")
         cluster = clusters[self.cluster]
         with naming(f"runs[{place}]"):
-            program = self.program.made(graphs[self.graph])
+            program = self.program.to_program(graphs[self.graph])
             trace = measured_trace(program, cluster, self.launches, self.copies)
         return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
 
@@ -326,7 +326,8 @@ class Profile(Checked, Document):
         """Return the measurements of an operator."""
         if name not in self.index:
             some = ", ".join(repr(op.name) for op in self.operators[:3])
-            some += f" and {len(self) - 3} more" if len(self) > 3 else ""
+            if len(self) > 3:
+                some += f" and {len(self) - 3} more"
             raise CostError(
                 f"operator {name!r} was not measured: the profile{self._origin} has {some}; profile the graph "
                 f"under its own names"
@@ -392,7 +393,9 @@ class Profile(Checked, Document):
 
     @property
     def _origin(self) -> str:
-        return f" from {self.provenance.source}" if self.provenance.source else ""
+        if self.provenance.source:
+            return f" from {self.provenance.source}"
+        return ""
 
     def to_file(self) -> _ProfileFile:
         """Return the data of its file: graphs and clusters, which most runs share, are written once each."""
@@ -420,7 +423,7 @@ class Profile(Checked, Document):
         **own: Any,
     ) -> "Profile":
         """Make a profile from the data of its file."""
-        return cls(**own, runs=tuple(run.made(i, graphs, clusters) for i, run in enumerate(runs)))
+        return cls(**own, runs=tuple(run.to_replay(i, graphs, clusters) for i, run in enumerate(runs)))
 
 
 def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:

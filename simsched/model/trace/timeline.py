@@ -14,7 +14,7 @@ from simsched.base.errors import SimulationError
 from simsched.base.numeric import same_columns
 from simsched.base.units import TIE, TIE_LIMIT
 from simsched.model.cluster import Cluster
-from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Floats, Ints
 from simsched.model.program import ACTIONS, Program
 
@@ -180,7 +180,11 @@ class Timeline(Columnar):
         return alike and same_columns(self, other, _COLUMNS)
 
     def __repr__(self) -> str:
-        spans = "" if "_spans" in self.__dict__ else f"{len(self)} spans, "  # making them takes a simulation
+        # Spans that do not exist yet would take a simulation.
+        if "_spans" in self.__dict__:
+            spans = ""
+        else:
+            spans = f"{len(self)} spans, "
         return f"Trace({self.program.graph.name!r}, {spans}makespan {self.makespan:.6g} us)"
 
     @property
@@ -189,14 +193,17 @@ class Timeline(Columnar):
         return self.program.graph
 
     @property
-    def spans(self) -> Rows[Span]:
+    def spans(self) -> RowsView[Span]:
         """The spans, by start."""
-        return Rows(len(self.kind), self._span)
+        return RowsView(len(self.kind), self._span)
 
     def _span(self, i: int) -> Span:
         kind = KINDS[self.kind[i]]
         stream = int(self.stream[i])
-        op = self.graph.names[self.op[i]] if kind == "kernel" else None
+        if kind == "kernel":
+            op = self.graph.names[self.op[i]]
+        else:
+            op = None
         device = self.program.devices[self.device[i]]
         times = (self.start[i], self.end[i], self.ready[i])
         return Span(kind, self.name(i), op, device, stream if stream >= 0 else None, *map(float, times))
@@ -211,17 +218,23 @@ class Timeline(Columnar):
         if kind == COPY:
             return f"{subject} -> {self.program.devices[self.program.copies.device[item]]}"
         if kind == WAIT:
-            return f"wait for {subject}" if subject else "wait"
+            if subject:
+                return f"wait for {subject}"
+            return "wait"
         if self.program.execution == "graph":
             return "graph launch"
         action = ACTIONS[self.program.action[item]]
-        return f"{action} {subject}" if subject else action
+        if subject:
+            return f"{action} {subject}"
+        return action
 
     @cached_property
     def makespan(self) -> float:
         """When the last kernel or copy ended, in us."""
         work = self.kind <= COPY
-        return float(self.end[work].max()) if work.any() else 0.0
+        if work.any():
+            return float(self.end[work].max())
+        return 0.0
 
     def operator_times(self) -> dict[str, tuple[float, float]]:
         """Return start and end in us of every operator, over all its kernels, in graph order."""
@@ -299,6 +312,9 @@ def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     for i, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while busy and busy[0][0] <= begin:
             heappush(free, heappop(busy)[1])
-        lane[i] = heappop(free) if free else len(busy)
+        if free:
+            lane[i] = heappop(free)
+        else:
+            lane[i] = len(busy)
         heappush(busy, (until, int(lane[i])))
     return lane

@@ -99,7 +99,9 @@ class Trace(Timeline):
         """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
         loads = self._loads(device)
         room = self.makespan * sum(one.sms for one, _ in loads)
-        return sum_in_order(self._integral(load, load.warps) for _, load in loads) / room if self.makespan else 0.0
+        if self.makespan:
+            return sum_in_order(self._integral(load, load.warps) for _, load in loads) / room
+        return 0.0
 
     def achieved_occupancy(self, device: str | None = None) -> float:
         """Return the resident warps over the most that the active SMs could hold, in [0, 1].
@@ -130,7 +132,7 @@ class Trace(Timeline):
 
     def _loads(self, device: str | None) -> list[tuple[Device, Load]]:
         """Return a device, or all of the cluster, idle ones too, each with its load."""
-        devices = self.cluster.devices if device is None else [self.cluster[device]]
+        devices = self.cluster.devices if device is None else (self.cluster[device],)
         return [(one, self.loads[self.cluster.index[one.name]]) for one in devices]
 
     def _integral(self, load: Load, value: Floats) -> float:
@@ -141,7 +143,9 @@ class Trace(Timeline):
     def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
         """Return the mean over devices and the makespan of a share, with values above 1 as 1."""
         areas = [self._integral(load, np.minimum(1.0, share(one, load))) for one, load in self._loads(device)]
-        return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
+        if self.makespan:
+            return float(np.mean([area / self.makespan for area in areas]))
+        return 0.0
 
     def peak_memory(self) -> dict[str, float]:
         """Return the most bytes each device held at once: its weights and the live activations.
@@ -229,7 +233,10 @@ class Trace(Timeline):
                 steps.append(Step(start, end, blame, span))
 
         work = self.kind <= COPY
-        i = int((self.end * work).argmax()) if work.any() else -1
+        if work.any():
+            i = int((self.end * work).argmax())
+        else:
+            i = -1
         while i >= 0:
             spans.append(i)
             name = self.name(i)
@@ -239,7 +246,10 @@ class Trace(Timeline):
             ready = float(self.ready[i])
             if kind <= COPY:
                 alone = min(float(self.solo[i]), end - start)
-                middle = start + alone if alone < end - start else end
+                if alone < end - start:
+                    middle = start + alone
+                else:
+                    middle = end
                 step(middle, end, "contention", name)
                 is_moving = kind == COPY or int(self.op[i]) in exchanging
                 step(start, middle, "transfer" if is_moving else "compute", name)
@@ -252,7 +262,10 @@ class Trace(Timeline):
             else:
                 ready = end  # the host was delayed: the span that released it accounts for the time
             cause = int(self.cause[i])
-            before = float(self.end[cause]) if cause >= 0 else 0.0
+            if cause >= 0:
+                before = float(self.end[cause])
+            else:
+                before = 0.0
             ready_at = min(ready, before + self._on_the_way(i, cause))
             step(ready_at, ready, "dependency", name)
             step(before, ready_at, "launch", name)
@@ -272,7 +285,9 @@ class Trace(Timeline):
         device: Device = self.cluster.devices[self.device[i]]
         if self.kind[i] == KERNEL:
             return device.on_the_way(device.launch)
-        return device.on_the_way(device.copy) if self.kind[i] == COPY else 0.0
+        if self.kind[i] == COPY:
+            return device.on_the_way(device.copy)
+        return 0.0
 
     _repr_html_ = as_html
 

@@ -11,7 +11,7 @@ from simsched.base.jit import running_time
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.rewriting import Rewriting
-from simsched.rewriting import RULES, Draft, Rule
+from simsched.rewriting import RULES, GraphDraft, Rule
 from simsched.rewriting.parts import part_of, put_together
 from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices
 from simsched.schedulers.protocol import Deadline, Seconds, Tools
@@ -139,7 +139,7 @@ def rewritten(
     """
     pieces = _pieces(start.draft, search, size_l)
     runs = intervals([len(piece) for piece in pieces], size_u)
-    parts: dict[tuple[int, int], Draft] = {}
+    parts: dict[tuple[int, int], GraphDraft] = {}
     best: dict[tuple[int, int], list[Variant]] = {}
     by_rule: list[dict[str, Variant]] = []
     for done, (first, end) in enumerate(runs):
@@ -171,7 +171,7 @@ def rewritten(
     return sorted(distinct_.values(), key=lambda variant: variant.cost.mixed)
 
 
-def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
+def _pieces(draft: GraphDraft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
     """Return the parts into which a draft is cut, in order."""
     matches = dict.fromkeys(draft.to_graph().order, 0)
     for rule in search.rules.values():
@@ -190,7 +190,10 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
         raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
     rules_by_name: dict[str, Rule] = {}
     for entry in RULES if rules is None else rules:
-        rule = RULES.get(entry) if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            rule = RULES.get(entry)
+        else:
+            rule = entry
         if not isinstance(rule, Rule):
             raise SchedulerError(f"autograph: rules has no {entry!r}; known are: {', '.join(RULES)}")
         rules_by_name[rule.name] = rule
@@ -315,7 +318,7 @@ def autograph(
             raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
         return float(us), plan
 
-    draft = Draft.from_graph(graph)
+    draft = GraphDraft.from_graph(graph)
     best = Variant(draft, costs(draft))
     start_us, plan = assess(best, graph)
     best_us = start_us

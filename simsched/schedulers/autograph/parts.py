@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from simsched.model import CostModel, Device, OpGraph, operator_times
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
-from simsched.rewriting import Draft, Rule
+from simsched.rewriting import GraphDraft, Rule
 from simsched.rewriting.parts import READER
 from simsched.schedulers.protocol import Deadline
 
@@ -37,12 +37,15 @@ class MixedCost:
         self._alpha = alpha
         self._times: dict[int, float] = {}
 
-    def __call__(self, draft: Draft) -> DraftCost:
+    def __call__(self, draft: GraphDraft) -> DraftCost:
         """Return the cost of a draft; operators that represent outside readers take no time. O(V + E)."""
         for row in draft.rows.values():
             if row.key not in self._times:
                 op = row.operator
-                us = 0.0 if op.kind == READER else float(operator_times(OpGraph([op]), self._device, self._cost)[0])
+                if op.kind == READER:
+                    us = 0.0
+                else:
+                    us = float(operator_times(OpGraph([op]), self._device, self._cost)[0])
                 self._times[row.key] = us
         times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())
@@ -69,13 +72,13 @@ class Variant:
     names the part of each step.
     """
 
-    draft: Draft
+    draft: GraphDraft
     cost: DraftCost
     steps: tuple[Step, ...] = ()
     settled: tuple[frozenset[str], ...] = ()
     rewriting: tuple[Rewriting, ...] = ()
 
-    def of_part(self, part: Draft) -> RewrittenPart:
+    def of_part(self, part: GraphDraft) -> RewrittenPart:
         """Return the steps made in a part that the variant includes."""
         names = tuple(name for name, row in part.rows.items() if row.operator.kind != READER)
         return RewrittenPart(names, self.steps)
@@ -227,7 +230,7 @@ class Backtracking:
             by_rule[name] = least
         return by_rule
 
-    def join_parts(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
+    def join_parts(self, part: GraphDraft, chosen: Iterable[tuple[GraphDraft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
 
         Each list ends at its first impossible step: a neighbour's substitutions may have changed an operator that both
@@ -270,7 +273,7 @@ class Backtracking:
 
     def _derive(
         self, variant: Variant, settled: Sequence[frozenset[str]], tried: set[frozenset[Step]], end: int
-    ) -> Iterator[tuple[Step, Draft]]:
+    ) -> Iterator[tuple[Step, GraphDraft]]:
         """Yield the graphs that one more substitution makes from a graph, unless it was tried before."""
         steps = frozenset(variant.steps)
         for name, rule in self.rules.items():

@@ -38,9 +38,12 @@ class Ranked(Instance):
         number = place_of(self.order).astype(np.int32)
         src = number[self.graph.src]
         dst = number[self.graph.dst]
-        (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
+        (in_ptr, inputs) = self.edges(dst, src)
+        (out_ptr, outputs) = self.edges(src, dst)
         ops = np.zeros(n, kernels.MappedOperator.dtype)
-        ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
+        ops["device"] = NONE
+        ops["mean_us"] = self.mean_time[self.order]
+        ops["n_inputs"] = np.diff(in_ptr)
         return Mapping(
             **numbers,
             released=released,
@@ -189,7 +192,10 @@ def schedule_mapping(
         stages = Stages(instance, mapping)
         require_finite(scheduler, stages.latency)
         return stages.schedule(scheduler, search)
-    kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
+    if cost is default_cost:
+        kinds = cluster.kind.tolist()
+    else:
+        kinds = list(range(len(cluster)))
 
     @cache
     def of_kind(kind: int) -> StageCost:

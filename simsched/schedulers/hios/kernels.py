@@ -70,7 +70,10 @@ def makespan(t: Mapping, limit: float) -> float:
                 edge = t.inputs[e]
                 source = t.ops[edge.op]
                 if source.device >= 0:
-                    there = t.clock[source.device] if t.released else source.finish
+                    if t.released:
+                        there = t.clock[source.device]
+                    else:
+                        there = source.finish
                     us = transfer(edge, source.device, op.device, t.n_devices, t.latency, t.bandwidth)
                     start = max(start, there + us)
             op.finish = start + t.time[op.device * t.n_ops + i]
@@ -108,7 +111,10 @@ def path_from(t: Mapping, i: int) -> float:
         then = NONE
     step.following = then
     step.goes_on = head < 0.0 and tail < 0.0  # only the first and the last may be next to the mapped part
-    step.onward = length if step.goes_on else alone
+    if step.goes_on:
+        step.onward = length
+    else:
+        step.onward = alone
     return length + max(head, 0.0)
 
 
@@ -126,7 +132,10 @@ def find_path(t: Mapping) -> None:
     i = first
     while i >= 0:
         t.path[t.n_path] = i
-        i = t.ops[i].following if t.n_path == 0 or t.ops[i].goes_on else NONE
+        if t.n_path == 0 or t.ops[i].goes_on:
+            i = t.ops[i].following
+        else:
+            i = NONE
         t.n_path += 1
     t.n_open -= t.n_path
 
@@ -241,7 +250,10 @@ def record(t: Mapping) -> None:
         mapped = t.mapped[after * n * n_devices :]
         free_before = t.free[now * n_devices * n_devices :]
         free = t.free[after * n_devices * n_devices :]
-        n_states = n_devices if t.released and i > 0 else min(n_devices, i + 1)
+        if t.released and i > 0:
+            n_states = n_devices
+        else:
+            n_states = min(n_devices, i + 1)
         for j in range(n_states):
             parent = extend(t, j, before, free_before)
             for k in range(i):
@@ -360,7 +372,10 @@ def can_merge(t: WindowTable, taken: int) -> bool:
 def set_stage(t: WindowTable, size: int, us: float) -> None:
     """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
     for k in range(t.taken):
-        t.stages[t.first + k].first = t.first if k < size else t.first + k
+        if k < size:
+            t.stages[t.first + k].first = t.first
+        else:
+            t.stages[t.first + k].first = t.first + k
     stage = t.stages[t.first]
     stage.size = size
     stage.time = us

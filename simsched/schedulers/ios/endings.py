@@ -93,7 +93,9 @@ class BlockPart:
         problem.check_time()
         n = len(ops)
         self._names = [problem.graph.names[i] for i in ops]
-        place, (ptr, edges), dst = {i: k for k, i in enumerate(ops)}, problem.graph.outgoing, problem.graph.dst
+        place = {i: k for k, i in enumerate(ops)}
+        (ptr, edges) = problem.graph.outgoing
+        dst = problem.graph.dst
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
         self._readers = reduce_edges(n, within)[0]  # without edges that follow from others
         if least_transitions(self._readers) > max_transitions:
@@ -216,13 +218,17 @@ class BlockPart:
         while state < run.n_states - 1:
             value = run.values[state]
             ending = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
-            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(ending).tolist())
+            operators = np.flatnonzero(ending).tolist()
+            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(operators)
             stages.append((self._names_of(groups), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
         # an upper bound of the rounding error: additions one after the other, stage after stage
         exact = whole.count * (run.n_ops + 1) * (transitions + 1) * 2.0**-52 < _EXACT_BELOW
-        schedules = int(whole.count) if whole.count < inf else None
+        if whole.count < inf:
+            schedules = int(whole.count)
+        else:
+            schedules = None
         if exact and schedules is not None:  # the closest number that is the same modulo 2^64
             schedules += (whole.count_modulo - schedules + 2**63) % 2**64 - 2**63
         return Solution(

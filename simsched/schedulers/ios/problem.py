@@ -10,7 +10,7 @@ from simsched.base.errors import SchedulerError
 from simsched.base.numeric import sum_in_order
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, operator_times
 from simsched.model.graph.columns import KERNELS
-from simsched.rewriting import Draft, can_merge, merge_key, merged_operators, merging_lacks
+from simsched.rewriting import GraphDraft, can_merge, merge_key, merged_operators, merging_lacks
 from simsched.schedulers.listing import place_of
 from simsched.schedulers.protocol import Deadline, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
@@ -76,7 +76,9 @@ class Problem:
         self.deadline = deadline
         self.formula = formula = option if isinstance(option, StageFormula) else None
         convolutions = strategy != "parallel" and "conv" in graph.labels("kind")[1]
-        self._draft = draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
+        self._draft = draft = (
+            GraphDraft.from_graph(graph) if convolutions else GraphDraft([])
+        )  # else there is nothing to look at
         self._keys = {name: key for name in draft.rows if (key := merge_key(draft, name)) is not None}
         self.lacking = {name: field for name in draft.rows if (field := merging_lacks(draft, name)) is not None}
         if strategy == "merge" and not self._keys:
@@ -91,11 +93,16 @@ class Problem:
             times = [cost(op, device) for op in ops]
             if option == "executed":
                 return executed_in_turn(ops, times, device)
-            return sum_in_order(times) if formula is None else formula.latency([sum_in_order(times)])
+            if formula is None:
+                return sum_in_order(times)
+            return formula.latency([sum_in_order(times)])
 
         self.times = operator_times(graph, device, cost)
         by_look = isinstance(option, str | StageFormula)
-        self.classes = _classes(graph, self.times) if by_look else place_of(graph.order_index)
+        if by_look:
+            self.classes = _classes(graph, self.times)
+        else:
+            self.classes = place_of(graph.order_index)
         class_of = dict(zip(graph.names, self.classes.tolist(), strict=True))
         self.latency = StageCost(
             "ios", option, graph, cluster, cost, tools, device, merged_time=merged_time, class_of=class_of

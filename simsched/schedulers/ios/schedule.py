@@ -32,7 +32,10 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
     """
     if blocks == "none":
         return [graph.order_index.tolist()]
-    bare = graph if blocks == "labels" else OpGraph.from_columns(graph.names, graph.src, graph.dst)
+    if blocks == "labels":
+        bare = graph
+    else:
+        bare = OpGraph.from_columns(graph.names, graph.src, graph.dst)
     block_of = {graph.index[name]: k for k, names in enumerate(bare.blocks) for name in names}
     circle = [0]
     while circle:
@@ -216,7 +219,11 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     stages = [stage for solution in solutions for stage in solution.stages]
     estimate = require_finite("ios", sum_in_order(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
-    rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
+    if sets:
+        rewritten, replaced = merge(problem.graph, sets)
+    else:
+        rewritten = problem.graph
+        replaced = []
     new = iter(replaced)
     rows = [
         (rewritten.index[name], k, g)

@@ -61,9 +61,12 @@ class Candidate:
 
     def __init__(self, plan: Schedule, cluster: Cluster, streams: int) -> None:
         graph = plan.graph
-        self.n, self.n_devices, self.streams = len(graph), len(cluster), streams
+        self.n = len(graph)
+        self.n_devices = len(cluster)
+        self.streams = streams
         self.staged: Final = plan.execution == "stages"
-        self.producers, self.consumers = sources(graph), readers(graph)
+        self.producers = sources(graph)
+        self.consumers = readers(graph)
         self.rows: Ints = np.zeros((5, self.n), np.int64)
         self.order, self.place, self.device, self.stream, self.stage = self.rows  # parts of it, not copies
         number = np.array([cluster.index[name] for name in plan.devices], np.int64)
@@ -114,17 +117,24 @@ def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
 def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
     """Make a move around an operator, perhaps one of the critical path."""
     guided = len(path) > 0 and rng.random() < GUIDED
-    op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(candidate.n))
+    if guided:
+        op = int(path[rng.integers(len(path))])
+    else:
+        op = int(rng.integers(candidate.n))
     MOVES[int(rng.integers(len(MOVES)))](candidate, op, rng)
 
 
 def restage(c: Candidate, op: int, rng: Generator) -> None:
     """Put the operator on any device and stream, in the stage before or after its new place, or in a separate stage."""
-    device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
+    if rng.random() < 0.5:
+        device = int(rng.integers(c.n_devices))
+    else:
+        device = int(c.device[op])
     first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
     last = min((int(c.place[r]) - 1 for r in c.consumers[op]), default=c.n - 1)
     c.put(op, int(rng.integers(first, last + 1)))
-    c.device[op], c.stream[op] = device, rng.integers(c.streams)
+    c.device[op] = device
+    c.stream[op] = rng.integers(c.streams)
     place = int(c.place[op])
     on_device = c.device[c.order] == device
     before = c.order[:place][on_device[:place]]
@@ -135,7 +145,10 @@ def restage(c: Candidate, op: int, rng: Generator) -> None:
     elif which == 1 and len(behind):
         c.stage[op] = c.stage[behind[0]]
     else:
-        c.stage[op] = c.stage[before[-1]] + 1 if len(before) else 0
+        if len(before):
+            c.stage[op] = c.stage[before[-1]] + 1
+        else:
+            c.stage[op] = 0
         c.stage[behind] += 2  # they may have shared a stage with operators before them
 
 
@@ -254,7 +267,8 @@ class Arm:
             self._walk = Walk(candidate.rows[:4], candidate.streams, plan.graph, cluster, cost, captured=captured)
         self.accepted = 0
         self.idle = False
-        self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
+        self._now = candidate.rows.copy()
+        self._kept = candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
 
     def schedule(self) -> Schedule:
@@ -482,7 +496,12 @@ def search(
         best = min(arms, key=lambda arm: arm.best)
         spent += best.anneal(evaluations - spent, HOT, COLD, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
-    plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
+    if best.best < start.makespan:
+        plan = best.schedule()
+        makespan = best.best
+    else:
+        plan = start.plan
+        makespan = start.makespan
     return plan.like(
         scheduler="search",
         estimate=makespan,

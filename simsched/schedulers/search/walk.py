@@ -151,7 +151,10 @@ def _run_until(s: Walked, then: float, later: float) -> None:
         op = s.ops[s.running[k]]
         slower = max(1.0, s.devices[s.device[s.running[k]]].loaded)
         is_over = s.now + op.left * slower <= later
-        op.left = -1.0 if is_over else op.left - (then - s.now) / slower
+        if is_over:
+            op.left = -1.0
+        else:
+            op.left = op.left - (then - s.now) / slower
     s.now = then
     s.n_running = 0
     for k in range(n):
@@ -228,7 +231,10 @@ def walk(s: Walked) -> None:
         draw = s.draws[step]
         m = 0
         guided = s.n_path > 0 and draw.guided < GUIDED
-        op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
+        if guided:
+            op = s.path[int(draw.op * s.n_path)]
+        else:
+            op = int(draw.op * s.n_ops)
         while draw.move >= s.moves[m].below:
             m += 1
         _change(s, m, op, draw)
@@ -273,7 +279,8 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     elif move == _GATHER and s.n_path > 1:
         first = int(draw.a * (s.n_path - 1))
         for k in range(first, first + 2 + int(draw.b * (s.n_path - first - 1))):
-            s.device[s.path[k]], s.stream[s.path[k]] = s.device[op], s.stream[op]
+            s.device[s.path[k]] = s.device[op]
+            s.stream[s.path[k]] = s.stream[op]
     elif move == _CLEAR:
         near = 1 + int(draw.a * (_NEAR - 1))
         for k in range(max(0, s.place[op] - near), min(s.n_ops, s.place[op] + near + 1)):
@@ -310,16 +317,23 @@ def _follow(s: Walked, op: int, draw: Draw) -> None:
     if n_in + n_out == 0:
         return
     k = int(draw.c * (n_in + n_out))
-    near = s.inputs[first_input + k] if k < n_in else s.readers[first_reader + k - n_in].op
+    if k < n_in:
+        near = s.inputs[first_input + k]
+    else:
+        near = s.readers[first_reader + k - n_in].op
     s.device[op] = s.device[near]
-    s.stream[op] = s.stream[near] if draw.d < 0.5 else int(draw.b * s.n_streams)
+    if draw.d < 0.5:
+        s.stream[op] = s.stream[near]
+    else:
+        s.stream[op] = int(draw.b * s.n_streams)
 
 
 def _chain(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
     part = draw.d
     for _ in range(2 + int(draw.c * (_LONGEST_CHAIN - 1))):
-        s.device[op], s.stream[op] = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+        s.device[op] = int(draw.a * s.n_devices)
+        s.stream[op] = int(draw.b * s.n_streams)
         first = s.ops[op].first_reader
         onward = s.ops[op + 1].first_reader - first
         if onward == 0:
@@ -391,15 +405,23 @@ class Walk:
         for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
             loads = _loads(graph, device)
             launches = np.diff(kernels_on(graph, device).ptr)
-            place["gap"], place["hop"] = (device.graph_node,) * 2 if captured else (device.gap, device.hop)
+            if captured:
+                place["gap"], place["hop"] = (device.graph_node,) * 2
+            else:
+                place["gap"] = device.gap
+                place["hop"] = device.hop
             row["time"] = np.where(np.isnan(loads), np.inf, alone) + (launches - 1) * place["gap"]  # inf: does not fit
             row["load"] = np.nan_to_num(loads)
-            row["issue"] = 0.0 if captured else launches * device.launch + device.record
+            if captured:
+                row["issue"] = 0.0
+            else:
+                row["issue"] = launches * device.launch + device.record
         latency, bandwidth = ways(cluster)
         in_ptr, incoming = graph.incoming
         out_ptr, outgoing = graph.outgoing
         readers = np.zeros(len(graph.src), EdgeEnd.dtype)
-        readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
+        readers["op"] = graph.dst[outgoing]
+        readers["nbytes"] = graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
         self._table = table = Walked(
             n_ops=n,
@@ -439,7 +461,8 @@ class Walk:
         steps = int(self._steps)
         draws = rng.random((steps, Draw.dtype.itemsize // 8))
         draws[:, -1] = rng.standard_exponential(steps)
-        table["path"], table["draws"] = path, draws.view(Draw.dtype)
+        table["path"] = path
+        table["draws"] = draws.view(Draw.dtype)
         table.n_path = len(path)
         table.n_steps = steps
         table.temperature = temperature
@@ -451,7 +474,10 @@ class Walk:
 
         Moves that make the candidate better by the model become more likely.
         """
-        steps = self._steps * _FURTHER if accepted > _ENOUGH else self._steps / _FURTHER
+        if accepted > _ENOUGH:
+            steps = self._steps * _FURTHER
+        else:
+            steps = self._steps / _FURTHER
         self._steps = min(self._most, max(1.0, steps))
         moves = self._moves
         rate = (moves["wins"] + 2) / (moves["tries"] + 10)

@@ -44,7 +44,10 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     """
     traces, layout, height = _DRAWN[chart.kind](chart)
     # a reference crosses the axis of the values, upright lines cross the axis of the places
-    across = [("x" if chart.lying else "y", chart.reference, "dash")] if chart.reference and chart.kind != "map" else []
+    if chart.reference and chart.kind != "map":
+        across = [("x" if chart.lying else "y", chart.reference, "dash")]
+    else:
+        across = []
     across += [("x", at, "dot") for at in chart.upright]
     shapes = [
         {
@@ -72,7 +75,10 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
-    what = f"{len(chart.series)} by {len(chart.places)}" if chart.has_groups else f"{len(chart.series)}"
+    if chart.has_groups:
+        what = f"{len(chart.series)} by {len(chart.places)}"
+    else:
+        what = f"{len(chart.series)}"
     values = np.concatenate([row for cells in chart.series.values() for row in cells.values()])
     low = number(float(values.min()))
     high = number(float(values.max()))
@@ -85,7 +91,8 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.legend_text(name)]), {"legendgroup": plain(str(name))}
+        (label,) = _names([chart.legend_text(name)])
+        group = {"legendgroup": plain(str(name))}
         if low != high:
             traces.append(
                 {
@@ -113,7 +120,10 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
                 **group,
             }
         )
-    axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
+    if chart.numeric:
+        axis = _axis(chart.x)
+    else:
+        axis = {"type": "category", "title": {"text": plain(chart.x.label)}}
     if chart.ticks:
         axis |= {"tickvals": chart.ticks, "ticktext": [number(tick) for tick in chart.ticks]}
     return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
@@ -147,7 +157,11 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 
 def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
     """Return the layout and the height of a chart that lists places from top to bottom."""
-    several = len(chart.series) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
+    # Columns or boxes side by side in a group.
+    if chart.has_groups and chart.kind in ("bar", "box"):
+        several = len(chart.series)
+    else:
+        several = 1
     n = len(chart.places if chart.has_groups else chart.series) * max(1.0, 0.6 * several)
     mode = "group" if several > 1 else "overlay"
     return {
@@ -302,5 +316,8 @@ def _names(places: Any) -> list[str]:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    log = {"type": "log", "dtick": 1, "exponentformat": "power"} if axis.log else {}
+    if axis.log:
+        log = {"type": "log", "dtick": 1, "exponentformat": "power"}
+    else:
+        log = {}
     return {"title": {"text": plain(axis.label)}} | log

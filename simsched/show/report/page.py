@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import MissingDependencyError, ReportError, SimschedError
 from simsched.base.io import write_file
-from simsched.base.numeric import grouped
-from simsched.base.text import joined
+from simsched.base.numeric import group_by_key
+from simsched.base.text import join_lines
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_gain, format_time
-from simsched.experiments.result import Result, Table, table_of
+from simsched.experiments.result import Result, TextTable, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
@@ -91,20 +91,27 @@ def write_report(
     A page is the same for the same results but for its date. Its content security policy forbids to load anything, and
     to run any script but those whose digests it names. O(n log n) for n spans.
     """
-    subjects = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
+    if isinstance(results, Sequence) and not isinstance(results, str | bytes):
+        subjects = list(results)
+    else:
+        subjects = [results]
     sections = [section for result in subjects for section in sections_of(result)]
     if not sections:
         raise ReportError("there is nothing to report: give a comparison, a study, a what-if, a trace, ...")
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     about = {"made on": date, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
-    about |= {"command": command} if command else {}
+    if command:
+        about |= {"command": command}
     sections.append(Section("Origin", pairs("How this page was made", about.items())))
     parts = (
         _piece("section", id=f"s{i}", title=section.title, inner_=section.html) for i, section in enumerate(sections)
     )
     body = "\n".join(parts)
     own = "\n".join(read_resource(f"report/{name}.js") for name in ("page", "figures", "gantt"))
-    drawing = library() if 'class="plot"' in body else ""
+    if 'class="plot"' in body:
+        drawing = library()
+    else:
+        drawing = ""
     # a text that became a script by mistake would not run
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in (own, drawing))
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
@@ -147,7 +154,8 @@ class Section:
     """A part of a report: its heading, and blocks of HTML below it."""
 
     def __init__(self, title: str, *blocks: str) -> None:
-        self.title, self.html = title, "\n".join(filter(None, blocks))
+        self.title = title
+        self.html = "\n".join(filter(None, blocks))
 
 
 def text(said: str, tone: str = "plain") -> str:
@@ -155,7 +163,9 @@ def text(said: str, tone: str = "plain") -> str:
 
     Its tone is ``"plain"``, ``"lead"`` (the section's main result), ``"note"`` or ``"warning"``.
     """
-    return _piece("text", tone=tone, text=said) if said else ""
+    if said:
+        return _piece("text", tone=tone, text=said)
+    return ""
 
 
 def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -164,7 +174,7 @@ def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     return _piece("pairs", caption=caption, body_=body)
 
 
-def table(shown: Table, mark: str = "best") -> str:
+def table(shown: TextTable, mark: str = "best") -> str:
     """Return a table that readers can sort; `mark` explains the emphasised row."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading in shown.headings]
@@ -175,8 +185,14 @@ def table(shown: Table, mark: str = "best") -> str:
         body += f"<tr{' class=best' * best}>"
         for c, (cell, look) in enumerate(zip(row, looks, strict=True)):
             key = sort_key(cell)
-            marked = "" if c or not best else _piece("mark", text=mark)
-            sorts = "" if key is None else f' data-v="{key}"'
+            if c or not best:
+                marked = ""
+            else:
+                marked = _piece("mark", text=mark)
+            if key is None:
+                sorts = ""
+            else:
+                sorts = f' data-v="{key}"'
             if c:
                 body += _piece("cell", heading=headings[c], look_=look, sorts_=sorts, text=cell, mark_=marked)
             else:
@@ -213,7 +229,8 @@ def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
     n = len(data["bars"]["row"])
     used = set(data["bars"]["kind"])
     legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(data["kinds"]) if k in used]
-    legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if data["loads"] else []
+    if data["loads"]:
+        legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")]
     return _piece(
         "gantt",
         title=title,
@@ -295,7 +312,8 @@ def _finding(found: Any) -> Sequence[Section]:
         blocks.append(figure(chart_of(found)))
     except SimschedError as error:
         blocks.append(text(str(error), "note"))
-    blocks += [table(shown)] if shown.rows else []
+    if shown.rows:
+        blocks += [table(shown)]
     return (Section(f"{_HEADINGS.get(found.view, found.view)}: {shown.title}", *blocks),)
 
 
@@ -316,7 +334,8 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     if speedups:
         blocks.append(figure(Chart("bar", by_name(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
     blocks.append(_blames(traces))
-    blocks += [figure(chart_of(found))] if found.samples else []
+    if found.samples:
+        blocks += [figure(chart_of(found))]
     sections = [Section(title, *blocks), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
@@ -329,7 +348,10 @@ def _lead(found: "comparison.Comparison", best: "Row") -> str:
     """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
     sentence = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
-        note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
+        if found.doubt is None:
+            note = ""
+        else:
+            note = f" with 90 %, {found.doubt.basis}"
         gain = format_gain(best.speedup, best.speedup_low, best.speedup_high, " times", note)
         sentence += f", {gain} as fast as {found.baseline}"
     if best.over_bound is not None:
@@ -345,7 +367,7 @@ def _advice(found: "advise.Advice") -> Sequence[Section]:
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}",
         text(" ".join(found.verdict), "lead"),
-        table(found.table()._replace(note=joined(found.notes()))),
+        table(found.table()._replace(note=join_lines(found.notes()))),
         table(table_of("What to type next", ("to", "type"), found.commands.items(), left=(0, 1))),
         pairs("What was assumed", found.assumed.items()),
     )
@@ -368,7 +390,10 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
     drawn = [name for name, n in zip(traces, spans, strict=True) if n <= MOST_SPANS] or list(traces)[:1]
     panels = {name: _run(traces[name]) + gantt(f"{name}: what runs when", traces[name]) for name in drawn}
     left = ", ".join(name for name in traces if name not in panels)
-    note = text(f"Not drawn, to keep the page small: {left}.", "note") if left else ""
+    if left:
+        note = text(f"Not drawn, to keep the page small: {left}.", "note")
+    else:
+        note = ""
     return Section("What runs when", tabs(label, panels), note)
 
 
@@ -408,7 +433,10 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
     lead = ""
     chart = gantt("What ran when", replay.trace)
     if simulated is not None:
-        off = f": {100 * (simulated.makespan / summary.median - 1):+.1f} %" if summary.median else ""
+        if summary.median:
+            off = f": {100 * (simulated.makespan / summary.median - 1):+.1f} %"
+        else:
+            off = ""
         lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(summary.median)}{off}."
         chart = gantt("Simulated over measured", simulated, trace)
     facts = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
@@ -438,13 +466,14 @@ def _study(results: "study.Results") -> Sequence[Section]:
         if value not in ((), [], {})
     }
     facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
-    facts |= {"folder": str(results.folder)} if results.folder is not None else {}
+    if results.folder is not None:
+        facts |= {"folder": str(results.folder)}
     about = Section("Parameters", pairs("The study", facts.items()))
     status = table(results.status())
     if not done:
         return (Section(results.study.name, text(lead, "warning"), status), about)
-    speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
-    spellings = grouped(
+    speedups = group_by_key((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
+    spellings = group_by_key(
         ((row["scheduler"], key.removeprefix("search.")), float(value))
         for row in done
         for key, value in row.items()
@@ -460,7 +489,10 @@ def _study(results: "study.Results") -> Sequence[Section]:
     )
     cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in spellings.items()]
     headings = ("scheduler", "figure", "mean", "least", "most")
-    searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1))) if cells else ""
+    if cells:
+        searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1)))
+    else:
+        searched = ""
     first = Section(results.study.name, text(lead, "lead"), table(results.table()))
     return first, Section("Figures", *figures), Section("Rows and searches", status, searched), about
 

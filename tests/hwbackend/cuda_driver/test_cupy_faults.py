@@ -8,7 +8,7 @@ from fake_cuda import H200, FakeCuda, on_fake
 from shortened import in_order, synths
 
 from hwbackend.cuda.backend import CupyBackend
-from hwbackend.cuda.errors import insufficient_driver, translated
+from hwbackend.cuda.errors import insufficient_driver, translate_error
 from simsched.base.errors import BackendError
 from simsched.model import OpGraph
 
@@ -102,11 +102,11 @@ def test_more_shared_memory_than_a_block_can_have():
         (insufficient_driver(0, 12000), "there is no NVIDIA driver here"),
         (insufficient_driver(11080, 12000), "supports CUDA 11.8, CuPy needs 12.0: update the driver"),
         (
-            translated(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")),
+            translate_error(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")),
             "this build of CuPy does not serve the GPU",
         ),
         (
-            translated(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")),
+            translate_error(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")),
             "NVRTC must be installed and know the GPU",
         ),
     ],

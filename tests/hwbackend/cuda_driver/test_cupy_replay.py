@@ -21,7 +21,7 @@ from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.hosts import Hosts
 from hwbackend.cuda.operators import Numbers
 from hwbackend.cuda.streams import Streams
-from hwbackend.kernels.launches import Parameter
+from hwbackend.kernels.launches import NumberArgument
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Kernel, Operator, OpGraph
@@ -366,10 +366,10 @@ def test_numbers_are_drawn_by_name_and_seed():
     """A number without spread is its mean; one of spread 0.5 is mean + 0.5 z with the z of spread 1."""
     graph = OpGraph([Operator("a", "synth"), Operator("b", "synth")])
     numbers = Numbers(graph, seed=1)
-    unit, wide = Parameter("constant"), Parameter("constant", 3.0, 0.5)
+    unit, wide = NumberArgument("constant"), NumberArgument("constant", 3.0, 0.5)
     (z,) = numbers.parameter(0, unit)
     assert numbers.parameter(0, wide).tolist() == [np.float32(3.0) + np.float32(0.5) * z]
-    assert numbers.parameter(0, Parameter("constant", 2.0, 0.0)).tolist() == [2.0]
+    assert numbers.parameter(0, NumberArgument("constant", 2.0, 0.0)).tolist() == [2.0]
     assert numbers.parameter(1, unit)[0] != z
     assert Numbers(graph, seed=2).parameter(0, unit)[0] != z
     assert Numbers(graph, seed=1).parameter(0, unit)[0] == z

@@ -4,7 +4,7 @@ from itertools import cycle
 
 import pytest
 
-from hwbackend.inductor.choice import LEAST_ROUNDS, MOST_ROUNDS, Choice, choose, key_of, remember, remembered
+from hwbackend.inductor.choice import LEAST_ROUNDS, MOST_ROUNDS, VariantChoice, choose, key_of, read_choice, remember
 
 NAMES = ("plain", "graph", "graph+channels_last", "graph+freezing", "graph+streams")
 
@@ -59,19 +59,19 @@ def test_no_round_begins_after_the_budget_and_few_rounds_decide_nothing(rounds, 
 
 def test_a_choice_is_remembered_by_all_that_it_depends_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    choice = Choice("graph", {"plain": 2.0, "graph": 1.0}, {"graph": 0.1}, 7)
+    choice = VariantChoice("graph", {"plain": 2.0, "graph": 1.0}, {"graph": 0.1}, 7)
     key = key_of(("graph of dynamo", "float32 (2, 3)", "H100", "2.13"))
     remember(key, choice)
-    assert remembered(key) == choice
+    assert read_choice(key) == choice
     for other in (("another", "float32 (2, 3)", "H100", "2.13"), ("graph of dynamo", "float32 (2, 3)", "A100", "2.13")):
-        assert remembered(key_of(other)) is None
+        assert read_choice(key_of(other)) is None
 
 
 def test_a_broken_file_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    remember("key", Choice("graph", {}, {}, 7))
+    remember("key", VariantChoice("graph", {}, {}, 7))
     (path,) = (tmp_path / "simsched" / "torch-compile").iterdir()
     path.write_text("{")
-    assert remembered("key") is None
+    assert read_choice("key") is None
     path.write_text("[]")
-    assert remembered("key") is None
+    assert read_choice("key") is None

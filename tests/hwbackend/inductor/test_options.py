@@ -3,14 +3,14 @@
 import pytest
 
 import simsched as ss
-from hwbackend.inductor.options import Options, read_options
+from hwbackend.inductor.options import CompileOptions, read_options
 from simsched.base.errors import SimschedError
 
 A100 = ss.Cluster.preset("a100")
 
 
 def test_options_have_defaults():
-    assert read_options({}) == Options(scheduler="nimble", streams=4, budget_s=1.0)
+    assert read_options({}) == CompileOptions(scheduler="nimble", streams=4, budget_s=1.0)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ def test_a_synthetic_operator():
     assert (launch.kernel, launch.grid, launch.block) == ("synth", (4, 1, 1), (32, 1, 1))
     assert launch.shared_memory == 10_000 - 4
     assert launch.arguments == (
-        cuda.Table((cuda.Input(0), 256, cuda.Input(1), 15)),
+        cuda.WordTable((cuda.Input(0), 256, cuda.Input(1), 15)),
         2,
-        cuda.Parameter("constant", 0.5, 0.1),
+        cuda.NumberArgument("constant", 0.5, 0.1),
         cuda.Output(),
         256,
         8,

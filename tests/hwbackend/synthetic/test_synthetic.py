@@ -18,9 +18,9 @@ import hwbackend
 import workloads
 from hwbackend.synthetic.backend import SyntheticBackend
 from hwbackend.synthetic.plan import Plan
-from hwbackend.synthetic.run import Luck, Run
+from hwbackend.synthetic.run import Luck, SyntheticRun
 from hwbackend.synthetic.sms import Sms
-from hwbackend.synthetic.truth import COSTS, Truth, truth
+from hwbackend.synthetic.truth import COSTS, TrueParameters, truth
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.base.jit.pieces import running
@@ -171,11 +171,11 @@ def test_as_python_and_as_machine_code_it_is_the_same(kernels, seed, n_sms):
 
 def exact(program, cluster):
     """Run a program on a surrogate that is what its preset says, with nothing that varies."""
-    plan = Plan(program, Truth(cluster, startup=0.0, reach=1.0 / cluster.devices[0].saturating_warps, seed=0))
+    plan = Plan(program, TrueParameters(cluster, startup=0.0, reach=1.0 / cluster.devices[0].saturating_warps, seed=0))
     sms = Sms(plan.devices, plan.columns, plan.blocks, interference=0.0)
     sizes = len(program), len(plan.blocks), len(plan.copy_at), max(1, int(plan.blocks.sum()))
     luck = Luck(*(np.ones(size) for size in sizes))
-    return Run(plan, sms, luck, [(None, False)] * len(cluster)).times()
+    return SyntheticRun(plan, sms, luck, [(None, False)] * len(cluster)).times()
 
 
 @st.composite

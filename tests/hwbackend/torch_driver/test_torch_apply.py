@@ -13,7 +13,7 @@ from torch_networks import Residual, agree, computes, each_network, network  # n
 import simsched as ss  # noqa: E402
 from hwbackend.torch.apply import apply  # noqa: E402
 from hwbackend.torch.effects import changes_what_stays, draws, require_pure  # noqa: E402
-from hwbackend.torch.nodes import traced  # noqa: E402
+from hwbackend.torch.nodes import trace_module  # noqa: E402
 from simsched.base.errors import BackendError, GraphError, ScheduleError  # noqa: E402
 from simsched.model.graph import OpGraph  # noqa: E402
 from simsched.rewriting import merge  # noqa: E402
@@ -177,7 +177,7 @@ class Two(torch.nn.Module):
 
 def module_of(function):
     module = function if isinstance(function, torch.nn.Module) else Two(function).eval()
-    return traced(module, [torch.ones(4, 8)], "two")
+    return trace_module(module, [torch.ones(4, 8)], "two")
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from hwbackend.torch import backend as torch_backend  # noqa: E402
 from hwbackend.torch import traces as torch_traces  # noqa: E402
 from hwbackend.torch import values as torch_values  # noqa: E402
 from hwbackend.torch.backend import TorchBackend, availability  # noqa: E402
-from hwbackend.torch.devices import cuda_cluster, pinned  # noqa: E402
+from hwbackend.torch.devices import cuda_cluster, pin_algorithms  # noqa: E402
 from hwbackend.torch.hosts import CudaHost  # noqa: E402
-from hwbackend.torch.nodes import traced  # noqa: E402
+from hwbackend.torch.nodes import trace_module  # noqa: E402
 from hwbackend.torch.pieces import drawn_parameters  # noqa: E402
 from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
 from simsched.calibration.training import random_schedule  # noqa: E402
@@ -166,7 +166,7 @@ def test_settings_are_pinned_and_given_back():
     before = (torch.get_float32_matmul_precision(), torch.get_num_threads(), torch.backends.cudnn.benchmark)
     torch.set_float32_matmul_precision("high")
     try:
-        with pinned(torch, one_thread=True):
+        with pin_algorithms(torch, one_thread=True):
             assert torch.get_float32_matmul_precision() == "highest"
             assert torch.get_num_threads() == 1
             assert torch.backends.cudnn.deterministic
@@ -196,7 +196,7 @@ class Faked(TorchBackend):
 def quick(monkeypatch):
     """A name for the device, and a profiler that is quick and sees as much as PyTorch's does without CUDA."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "NVIDIA Fake")
-    monkeypatch.setattr(torch_traces, "recorded", recorded)
+    monkeypatch.setattr(torch_traces, "record_trace", recorded)
 
 
 def recorded(torch, run, count, path):
@@ -335,7 +335,7 @@ def test_a_module_under_a_schedule(name, execution, monkeypatch):
 
     monkeypatch.setattr(torch_apply, "CudaHost", Again)
     monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
-    run = torch_apply.scheduled(traced(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
+    run = torch_apply.schedule_module(trace_module(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
     with torch.no_grad():
         first, second = run(x), run(-x)
         assert agree(first, module(x))
@@ -359,9 +359,9 @@ def test_what_would_be_changed_once_too_often_is_not_captured(monkeypatch):
 
     monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
     module, x = Counting().eval(), torch.ones(4)
-    found = traced(module, [x], "counting")
+    found = trace_module(module, [x], "counting")
     graph = from_module(module, x)
     with pytest.raises(ScheduleError, match="'add_' of counting changes an input, a parameter or a buffer"):
-        torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "opara"), SimpleNamespace(type="cuda"))
-    torch_apply.scheduled(found, [x], ss.schedule(graph, A100, "greedy"), SimpleNamespace(type="cuda"))
+        torch_apply.schedule_module(found, [x], ss.schedule(graph, A100, "opara"), SimpleNamespace(type="cuda"))
+    torch_apply.schedule_module(found, [x], ss.schedule(graph, A100, "greedy"), SimpleNamespace(type="cuda"))
     assert module.n == 0.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
 from simsched.base.codec import Among, Range, Record
-from simsched.base.errors import FormatError, GraphError, shown
+from simsched.base.errors import FormatError, GraphError, brief_text
 from simsched.base.numeric import is_count
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
@@ -184,7 +184,7 @@ class GraphReader:
                 other = ""
             else:
                 other = "; values of seven are HIOS's"
-            raise FormatError(f"{row.where}: field 'inputs' must hold values {form}{other}, not {shown(data)}")
+            raise FormatError(f"{row.where}: field 'inputs' must hold values {form}{other}, not {brief_text(data)}")
         name, begin, end = data[:3]
         if name not in scope:
             if scope is self._tensors:
@@ -196,13 +196,15 @@ class GraphReader:
         channels, *image = whole_tensor.shape[1:]
         if not (is_count(begin) and is_count(end) and begin < end <= channels):
             raise FormatError(
-                f"{row.where}: field 'inputs' reads channels {shown(begin)} to {shown(end)} of {name!r}, "
+                f"{row.where}: field 'inputs' reads channels {brief_text(begin)} to {brief_text(end)} of {name!r}, "
                 f"which has {channels}"
             )
         if scope is not self._tensors and end - begin != channels:
             raise FormatError(f"{row.where}: field 'inputs' reads a slice of {name!r}; a part must be read whole")
         if self._ranked and data[3:5] != image:
-            raise FormatError(f"{row.where}: field 'inputs' gives {name!r} the size {shown(data[3:5])}; it is {image}")
+            raise FormatError(
+                f"{row.where}: field 'inputs' gives {name!r} the size {brief_text(data[3:5])}; it is {image}"
+            )
         return replace(whole_tensor, shape=(self._batch, end - begin, *image))
 
 
@@ -296,16 +298,18 @@ def stage_lists(value: Any, where: str) -> Stages:
 
     def as_list(value: Any, what: str) -> list[Any]:
         if not isinstance(value, list) or not value:
-            raise FormatError(f"{where}: field 'stages': a {what} must be a list that is not empty, not {shown(value)}")
+            raise FormatError(
+                f"{where}: field 'stages': a {what} must be a list that is not empty, not {brief_text(value)}"
+            )
         return value
 
     def as_name(value: Any) -> str:
         if not isinstance(value, str) and not is_count(value):
-            raise FormatError(f"{where}: field 'stages': a group must hold operator names, not {shown(value)}")
+            raise FormatError(f"{where}: field 'stages': a group must hold operator names, not {brief_text(value)}")
         return str(value)
 
     if not isinstance(value, list):
-        raise FormatError(f"{where}: field 'stages' must be a list, not {shown(value)}")
+        raise FormatError(f"{where}: field 'stages' must be a list, not {brief_text(value)}")
     return [
         [[as_name(name) for name in as_list(group, "group")] for group in as_list(stage, "stage")] for stage in value
     ]

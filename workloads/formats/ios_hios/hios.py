@@ -34,7 +34,7 @@ from typing import Final
 import numpy as np
 
 from simsched.base.codec import Record
-from simsched.base.errors import FormatError, ScheduleError, shown
+from simsched.base.errors import FormatError, ScheduleError, brief_text
 from simsched.base.io import read_json
 from simsched.base.numeric import twice
 from simsched.model import OpGraph, Placement, Schedule
@@ -124,7 +124,9 @@ def _by_rank(block: Block) -> list[tuple[int, Stages]]:
         row = Record(data, f"{block.where}.stages[{i}]")
         rank = row.take("rank", int)
         if not 0 <= rank <= LARGEST or rank in stages_of:
-            raise FormatError(f"{row.where}: field 'rank' is {shown(rank)}; it must be that of a device, each once")
+            raise FormatError(
+                f"{row.where}: field 'rank' is {brief_text(rank)}; it must be that of a device, each once"
+            )
         stages_of[rank] = stage_lists(row.take("stages", list), row.where)
     return sorted(stages_of.items())
 

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from simsched.base.errors import shown
+from simsched.base.errors import brief_text
 from simsched.base.io import read_text
 from simsched.base.units import MS
 from simsched.model.graph import OpGraph
@@ -93,7 +93,7 @@ def _row(lines: Lines, columns: str) -> list[Any]:
     fields = lines.take(f'"{columns}"')
     names = columns.split()
     if len(fields) != len(names):
-        lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
+        lines.fail(f'it should hold "{columns}", not {brief_text(" ".join(fields))}')
     values: list[Any] = []
     for name, text in zip(names, fields, strict=True):
         is_real = name in ("weight", "utilization")
@@ -103,6 +103,6 @@ def _row(lines: Lines, columns: str) -> list[Any]:
                 kind = "a finite number of at least 0"
             else:
                 kind = "a whole number"
-            lines.fail(f"{shown(text)} is not {kind}")
+            lines.fail(f"{brief_text(text)} is not {kind}")
         values.append(value if is_real else str(value))
     return values

@@ -12,7 +12,7 @@ from simsched.model.program import LAUNCH, RECORD, SYNC, Copies
 from workloads.formats.kineto.collectives import short_name
 from workloads.formats.kineto.events import MeasuredKind
 from workloads.formats.kineto.issuing import IssuedStep
-from workloads.formats.kineto.step import TracedStep
+from workloads.formats.kineto.step import Silence, TracedStep
 from workloads.formats.kineto.traced import Measured, TracedProgram
 
 
@@ -111,11 +111,19 @@ def _measurements(step: TracedStep, issued: IssuedStep) -> Measured:
         collectives=step.collectives(),
         begin=begin,
         n_own=step.n_own,
+        n_graphs=len(step.nodes),
+        silence=_in_us(step.longest_silence()),
         is_stated=step.is_stated,
         blocking=+issued.blocking,
         ready=np.array(issued.ready) / 1e3,
         kernels=tuple(step.kind(op).name for op in range(step.n_own)),
     )
+
+
+def _in_us(silence: Silence | None) -> tuple[float, float] | None:
+    if silence is None:
+        return None
+    return silence.begin / 1e3, silence.length / 1e3
 
 
 def _numbers(step: TracedStep, issued: IssuedStep) -> dict[int, int]:
@@ -146,10 +154,12 @@ def _graph(step: TracedStep, issued: IssuedStep, numbers: dict[int, int], by_str
     holds = [hold.end - hold.begin for hold in untraced]
     links = np.array([kind.is_collective for kind in kinds] + [False, False])[code]
     places = [{"device": step.devices.index(device), "stream": stream} for device, stream in step.places]
+    device_of = np.array([place["device"] for place in places])[lane_of]
     return OpGraph.from_columns(
         names,
         src,
         dst,
+        edge_transfer=np.where(device_of[src] == device_of[dst], np.nan, 0.0),  # waits; copies are operators
         name=Path(step.source).name.split(".")[0] + str(step.window),
         kind=(code, [*map(_class_of, kinds), "earlier", "untraced"]),
         nbytes=nbytes[code],

@@ -22,7 +22,7 @@ COLLECTIVES: Final[Mapping[str, str]] = {
     "by what they do": "(?<![a-z])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)",
 }
 """Library of collectives -> pattern in the names of its kernels, without their types and in any case."""
-CATEGORIES: Final = ("nccl", "collective", "communication")
+CATEGORIES: Final = ("nccl", "collective", "collective_comm", "communication")
 """Categories of events that are collectives, whatever their names."""
 NAME = "Collective name"
 GROUP = "Process Group Name"
@@ -56,7 +56,7 @@ def short_name(name: str) -> str:
     return re.split(r"[<(]", bare, maxsplit=1)[0].strip() or name
 
 
-class Collective(NamedTuple):
+class RankCollective(NamedTuple):
     """A collective of a rank: its operator, its communicator, its number there (-1: in order), and its time in us."""
 
     op: int
@@ -65,14 +65,14 @@ class Collective(NamedTuple):
     time: float
 
 
-class Meeting(NamedTuple):
+class JointCollective(NamedTuple):
     """A collective of several ranks: the operator of each rank in it, and the time of the transfer in us."""
 
     members: tuple[tuple[int, int], ...]  # rank, operator
     transfer: float
 
 
-def meetings_of(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
+def meetings_of(ranks: Sequence[Sequence[RankCollective]]) -> list[JointCollective]:
     """Return the collectives that several ranks took part in.
 
     Parameters
@@ -86,7 +86,7 @@ def meetings_of(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
     ones of all ranks do, if all ranks that use the communicator have as many. A transfer takes the least time over the
     ranks: the last rank to come does not wait.
     """
-    by_communicator: dict[tuple[str, ...], dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+    by_communicator: dict[tuple[str, ...], dict[int, list[RankCollective]]] = defaultdict(lambda: defaultdict(list))
     for rank, rows in enumerate(ranks):
         for row in rows:
             by_communicator[row.communicator][rank].append(row)
@@ -97,7 +97,7 @@ def meetings_of(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
         numbered = all(row.sequence >= 0 for rows in users.values() for row in rows)
         if not numbered and len({len(rows) for rows in users.values()}) > 1:
             continue
-        together: dict[tuple[int, int], list[tuple[int, Collective]]] = defaultdict(list)
+        together: dict[tuple[int, int], list[tuple[int, RankCollective]]] = defaultdict(list)
         for rank, rows in users.items():
             times: dict[int, int] = defaultdict(int)
             for k, row in enumerate(rows):
@@ -107,11 +107,11 @@ def meetings_of(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
         for same in together.values():
             if len(same) > 1:
                 members = tuple((rank, row.op) for rank, row in same)
-                meetings.append(Meeting(members, min(row.time for _, row in same)))
+                meetings.append(JointCollective(members, min(row.time for _, row in same)))
     return meetings
 
 
-def clock_shifts(ranks: Sequence[Sequence[Collective]], ends: Sequence[Floats]) -> Floats:
+def clock_shifts(ranks: Sequence[Sequence[RankCollective]], ends: Sequence[Floats]) -> Floats:
     """Return by how many us the clock of each rank is ahead of the clock of the first, shape (n_ranks,).
 
     A collective ends on all ranks at once: the shift is the median over the collectives that a rank shares with the

@@ -20,7 +20,7 @@ from workloads.formats.kineto.events import Activities, Events, read_events
 from workloads.formats.kineto.join import Nesting, split_iterations, trace_back
 from workloads.formats.kineto.ranks import by_process, one_of
 from workloads.formats.kineto.text import read_trace
-from workloads.formats.kineto.units import Joined, Run, by_annotation, by_level, by_order
+from workloads.formats.kineto.units import Joined, OperatorRun, by_annotation, by_level, by_order
 
 _logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
-def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[OperatorRun]]:
     """Return the runs of a graph's operators in each iteration."""
     annotations = joined.annotations
     marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
@@ -182,8 +182,8 @@ def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | 
 
 
 def _counting_runs(
-    runs: list[list[Run]], activities: Activities, skip: int | None, source: str
-) -> tuple[list[list[Run]], int]:
+    runs: list[list[OperatorRun]], activities: Activities, skip: int | None, source: str
+) -> tuple[list[list[OperatorRun]], int]:
     """Return the iterations that count, and how many were discarded before them."""
     runs = [part for part in runs if part]
     if not runs:
@@ -197,7 +197,7 @@ def _counting_runs(
     return runs[n_first:], n_first
 
 
-def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
+def _warming_up(runs: list[list[OperatorRun]], activities: Activities) -> int:
     what = activities.what.tolist()
     times = activities.duration.tolist()
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
@@ -222,7 +222,7 @@ def _most_common(values: Sequence[Any]) -> Any:
 class _Collected:
     """Runs of the same operator in all iterations, put together."""
 
-    def __init__(self, joined: Joined, kept: list[list[Run]]) -> None:
+    def __init__(self, joined: Joined, kept: list[list[OperatorRun]]) -> None:
         self._source = joined.source
         self._kept = kept
         activities = joined.activities
@@ -235,7 +235,7 @@ class _Collected:
 
     def operators(self, names: Sequence[str]) -> tuple[MeasuredOperator, ...]:
         """Return the operators in the order of the names, then in that in which they first ran."""
-        runs: dict[str, list[Run]] = {name: [] for name in names}
+        runs: dict[str, list[OperatorRun]] = {name: [] for name in names}
         for part in self._kept:
             for run in part:
                 runs.setdefault(run.name, []).append(run)
@@ -248,7 +248,7 @@ class _Collected:
             )
         return operators
 
-    def _operator(self, name: str, runs: list[Run]) -> MeasuredOperator:
+    def _operator(self, name: str, runs: list[OperatorRun]) -> MeasuredOperator:
         what = self._what
         launched = [tuple([what[row] for row in run.activities]) for run in runs]
         usual = launched[-1]
@@ -269,7 +269,7 @@ class _Collected:
                 copies.append(MeasuredCopy(kind.what, kind.name, samples, kind.nbytes, stream))
         return MeasuredOperator(name, tuple([self._length(run) / 1e3 for run in runs]), tuple(kernels), tuple(copies))
 
-    def _length(self, run: Run) -> int:
+    def _length(self, run: OperatorRun) -> int:
         """Return the time of an operator in an iteration in ns: overlapping time on several streams counts once."""
         rows = run.activities
         if not rows:

@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import FormatError
 from simsched.model import Cluster, Floats, Ints, OpGraph
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
-from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, meetings_of
+from workloads.formats.kineto.collectives import JointCollective, RankCollective, clock_shifts, meetings_of
 from workloads.formats.kineto.events import Codes, Events
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.traced import Measured, TracedProgram
@@ -152,7 +152,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
 class _Together:
     """Puts the programs of ranks together; operators that arrive come after all others."""
 
-    def __init__(self, parts: list[_Part], meetings: list[Meeting], n_ops: int, n_events: int) -> None:
+    def __init__(self, parts: list[_Part], meetings: list[JointCollective], n_ops: int, n_events: int) -> None:
         self._parts = parts
         self._meetings = meetings
         self._n_ops = n_ops
@@ -270,10 +270,12 @@ class _Together:
         names, kind, shape, at, times, nbytes, host, intensity = zip(*rows, strict=True)
         src, dst = np.array(edges, np.int64).reshape(-1, 2).T
         first = self._parts[0].program.graph.name
+        device = np.array([place[0] for place in places])[list(at)]
         return OpGraph.from_columns(
             names,
             src,
             dst,
+            edge_transfer=np.where(device[src] == device[dst], np.nan, 0.0),  # the collectives are the transfers
             name=f"{first} of {len(self._parts)} ranks",
             kind=(kind, list(kinds)),
             time=times,
@@ -297,7 +299,7 @@ class _Together:
         """Return the measured data; the time for which a collective waits is not its own."""
         of = [part.program.of_trace for part in self._parts]
         times = np.concatenate([part.program.times + part.offset for part in self._parts])
-        collectives: list[Collective] = []
+        collectives: list[RankCollective] = []
         arrived: Floats = np.zeros((len(self._arrival), 2))
         waiting = 0.0
         for (rank, op), k in self._arrival.items():
@@ -321,6 +323,8 @@ class _Together:
             faults=faults,
             collectives=tuple(collectives),
             n_own=len(times),
+            silence=max((one.silence for one in of if one.silence), key=lambda one: one[1], default=None),
+            n_graphs=sum(one.n_graphs for one in of),
             is_stated=all(one.is_stated for one in of),
             blocking=sum((one.blocking for one in of), Counter[str]()),
             ready=self._ready(times),

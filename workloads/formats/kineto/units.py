@@ -52,7 +52,7 @@ class Joined:
 
 
 @dataclass(slots=True)
-class Run:
+class OperatorRun:
     """An operator in an iteration: rows of its activities in launch order, and its time on the host in ns."""
 
     name: str
@@ -60,7 +60,7 @@ class Run:
     host: int = 0
 
 
-def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list[list[Run]]:
+def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list[list[OperatorRun]]:
     """Return the runs of each iteration: one per operator of the host, or per graph node."""
     units = _operators(joined, level, silent=not len(joined.activities))
     origin = joined.origin
@@ -79,7 +79,7 @@ def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list
     return runs
 
 
-def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[Run]]:
+def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[OperatorRun]]:
     """Return the runs of each iteration inside the annotations that are named as the operators of a graph."""
     events = marks.events
     origin = joined.origin
@@ -109,7 +109,7 @@ def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[
     return runs
 
 
-def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[OperatorRun]]:
     """Return the runs of each iteration; the outermost operators match the operators of the graph in turn.
 
     An outermost operator that launches no kernel and does not fit is passed over. Without kinds the number of
@@ -159,23 +159,23 @@ def _operators(joined: Joined, level: str, *, silent: bool) -> _Units:
     return _Units([ops.names[code] for code in ops.name[chosen].tolist()], ops.start[chosen], host, owner)
 
 
-def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: Ints) -> list[list[Run]]:
+def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: Ints) -> list[list[OperatorRun]]:
     """Return units by iteration and start, each with the activities that it owns."""
     activities = joined.activities
     rows = np.flatnonzero(owner >= 0)
     rows = rows[np.lexsort((activities.start[rows], activities.correlation[rows], owner[rows]))]
     ptr = np.searchsorted(owner[rows], np.arange(len(names) + 1)).tolist()
     listed = rows.tolist()
-    runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    runs: list[list[OperatorRun]] = [[] for _ in range(len(joined.iterations))]
     iteration = joined.iterations.of(start).tolist()
     hosts = host.tolist()
     for u in np.argsort(start, kind="stable").tolist():
         if iteration[u] >= 0:
-            runs[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
+            runs[iteration[u]].append(OperatorRun(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
     return runs
 
 
-def _graph_nodes(joined: Joined) -> list[list[Run]]:
+def _graph_nodes(joined: Joined) -> list[list[OperatorRun]]:
     """Return the nodes of the CUDA graphs launched in each iteration, in order of launch and node.
 
     Nodes are numbered by their id, or where the trace has none by stream and then start: of two streams
@@ -188,18 +188,18 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
     keys = (activities.start[rows], stream, activities.node[rows], activities.correlation[rows], origin.time[rows])
     rows = rows[np.lexsort(keys)]
     iteration = joined.iterations.of(origin.time[rows])
-    runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    runs: list[list[OperatorRun]] = [[] for _ in range(len(joined.iterations))]
     launches = [Codes() for _ in runs]
     n_nodes = Counter[tuple[int, int]]()
     for row, i, call in zip(rows.tolist(), iteration.tolist(), activities.correlation[rows].tolist(), strict=True):
         if i >= 0:
             launch = i, launches[i][call]
-            runs[i].append(Run(f"cudaGraphLaunch#{launch[1]}.{n_nodes[launch]}", [row]))
+            runs[i].append(OperatorRun(f"cudaGraphLaunch#{launch[1]}.{n_nodes[launch]}", [row]))
             n_nodes[launch] += 1
     return runs
 
 
-def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
+def _runs_of_nodes(joined: Joined, nodes: list[OperatorRun], captured: Sequence[str], i: int) -> list[OperatorRun]:
     """Return the operators from which the nodes were captured."""
     if nodes and len(nodes) != len(captured):
         raise FormatError(
@@ -212,13 +212,13 @@ def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i:
             f"{joined.source}: the nodes of the captured graph have no ids, so it is not known which operator each is; "
             f"record it with a newer profiler, or without CUDA graphs"
         )
-    runs: dict[str, Run] = {}
+    runs: dict[str, OperatorRun] = {}
     for node, name in zip(nodes, captured if nodes else (), strict=True):
-        runs.setdefault(name, Run(name, [])).activities += node.activities
+        runs.setdefault(name, OperatorRun(name, [])).activities += node.activities
     return list(runs.values())
 
 
-def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
+def _match_by_count(joined: Joined, part: list[OperatorRun], names: Sequence[str], i: int) -> list[OperatorRun]:
     if not len(joined.activities):
         launching = part
     else:
@@ -231,14 +231,16 @@ def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: in
     return [replace(run, name=name) for name, run in zip(names, launching, strict=True)]
 
 
-def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
-    runs: list[Run] = []
+def _match_by_kind(
+    joined: Joined, part: list[OperatorRun], names: Sequence[str], kinds: Sequence[str], i: int
+) -> list[OperatorRun]:
+    runs: list[OperatorRun] = []
     for run in part:
         k = len(runs)
         while k < len(names) and kinds[k] in _SILENT and not _fits(kinds[k], run.name):
             k += 1
         if k < len(names) and _fits(kinds[k], run.name):
-            runs += [Run(name, []) for name in names[len(runs) : k]]  # nothing of these is in the trace
+            runs += [OperatorRun(name, []) for name in names[len(runs) : k]]  # nothing of these is in the trace
             runs.append(replace(run, name=names[k]))
         elif _launches(joined, run):
             k = len(runs)
@@ -251,7 +253,7 @@ def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds:
                 f"annotate the operators with their names (record_function) to join by name"
             )
     while len(runs) < len(names) and kinds[len(runs)] in _SILENT:
-        runs.append(Run(names[len(runs)], []))
+        runs.append(OperatorRun(names[len(runs)], []))
     if len(runs) < len(names):
         raise FormatError(
             f"{joined.source}: in iteration {i} nothing ran for operator {names[len(runs)]!r} of kind "
@@ -260,7 +262,7 @@ def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds:
     return runs
 
 
-def _launches(joined: Joined, run: Run) -> bool:
+def _launches(joined: Joined, run: OperatorRun) -> bool:
     what = joined.activities.what
     kinds = joined.activities.kinds
     return any(kinds[what[row]].what == "kernel" for row in run.activities)

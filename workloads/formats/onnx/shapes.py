@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import FormatError, SimschedError, shown
+from simsched.base.errors import FormatError, SimschedError, brief_text
 from workloads.checks import whole
 from workloads.formats.onnx.bodies import OLDEST_OPSET
 from workloads.formats.onnx.contrib import shapes_of
@@ -110,7 +110,7 @@ class ShapeReader:
         if unused:
             names = [plain(info.name) for info in infos_of_inputs]
             listed = ", ".join(names[:_MOST_NAMED] + ["..."] * (len(names) > _MOST_NAMED))
-            raise FormatError(f"{source}: no input {shown(unused[0])}; the inputs are: {listed}")
+            raise FormatError(f"{source}: no input {brief_text(unused[0])}; the inputs are: {listed}")
         self.results = [self._tensor(info.name, f"{source}: output") for info in self._graph.output]
 
     def _opsets(self, model: "onnx.ModelProto") -> dict[str, int]:
@@ -129,19 +129,19 @@ class ShapeReader:
         return versions
 
     def _given_shape(self, name: str, sizes: Sequence[int]) -> Shape:
-        what = f"the size of {shown(name)}"
+        what = f"the size of {brief_text(name)}"
         shape = tuple(whole(self._source, what, size, least=0, most=_LARGEST_SIZE) for size in sizes)
         return checked_shape(self._source, name, shape, least=0)
 
     def _put(self, tensor: Tensor) -> None:
         if not tensor.name or not isinstance(tensor.name, str):  # protobuf returns bytes for a name that is not UTF-8
-            raise FormatError(f"{self._source}: the name of a tensor is {shown(tensor.name)}, not a text")
+            raise FormatError(f"{self._source}: the name of a tensor is {brief_text(tensor.name)}, not a text")
         self._name(tensor.name, tensor)
 
     def _name(self, name: str, tensor: Tensor) -> None:
         """Have a tensor known by a name in the body that is being read."""
         if name in self._tensors.maps[0]:
-            raise FormatError(f"{self._source}: tensor {shown(name)} is written twice")
+            raise FormatError(f"{self._source}: tensor {brief_text(name)} is written twice")
         self._tensors[name] = tensor
 
     def _put_constant(
@@ -162,7 +162,9 @@ class ShapeReader:
             if shape is None and info.type.HasField("tensor_type"):
                 sizes, missing = self._sizes(info.type)
                 if missing:
-                    questions.append(f"input {shown(info.name)} has unknown size {', '.join(map(shown, missing))}")
+                    questions.append(
+                        f"input {brief_text(info.name)} has unknown size {', '.join(map(brief_text, missing))}"
+                    )
                     example = ",".join("1" if size is None else str(size) for size in sizes) or "1,3,224,224"
                     remedies[info.name] = example
                     continue
@@ -188,12 +190,13 @@ class ShapeReader:
             return
         if len(declared.shape.dim) != len(shape):
             raise FormatError(
-                f"{self._source}: input {shown(info.name)} has {len(declared.shape.dim)} axes; {len(shape)} are given"
+                f"{self._source}: input {brief_text(info.name)} has {len(declared.shape.dim)} axes;"
+                f" {len(shape)} are given"
             )
         for dim, size in zip(declared.shape.dim, shape, strict=True):
             if dim.dim_param and self._symbols.setdefault(dim.dim_param, size) != size:
                 bound = self._symbols[dim.dim_param]
-                raise FormatError(f"{self._source}: size {shown(dim.dim_param)} is given as {bound} and as {size}")
+                raise FormatError(f"{self._source}: size {brief_text(dim.dim_param)} is given as {bound} and as {size}")
             self._resized |= dim.HasField("dim_value") and dim.dim_value != size
 
     def _sizes(self, declared: "onnx.TypeProto") -> tuple[tuple[int | None, ...], list[str]]:
@@ -217,10 +220,10 @@ class ShapeReader:
         name = node.name or next((out for out in node.output if out), "") or f"#{i}"
         if isinstance(name, str):
             name = self._path + name
-        title = f"operator {shown(name)} ({shown(node.op_type)[1:-1]})"
+        title = f"operator {brief_text(name)} ({brief_text(node.op_type)[1:-1]})"
         where = f"{self._source}: {title}"
         if not node.op_type:
-            raise FormatError(f"{self._source}: operator {shown(name)} has no type")
+            raise FormatError(f"{self._source}: operator {brief_text(name)} has no type")
         if not all(isinstance(text, str) for text in (node.name, node.op_type, node.domain, *node.output)):
             raise FormatError(f"{where}: a name in it is not UTF-8 text")
         own = (node.domain, node.op_type) in self._functions
@@ -465,7 +468,7 @@ class ShapeReader:
     def _tensor(self, name: str, where: str) -> Tensor:
         """Return a tensor that is read."""
         if name not in self._tensors:
-            raise FormatError(f"{where}: it reads {shown(name)}, which nothing before it writes")
+            raise FormatError(f"{where}: it reads {brief_text(name)}, which nothing before it writes")
         return self._tensors[name]
 
     def _output(self, name: str, elem: int, shape: Shape | None, usual: int) -> Tensor:
@@ -475,7 +478,7 @@ class ShapeReader:
         """
         stated = self._given.get(name, shape)
         if shape is not None and stated != shape:
-            raise FormatError(f"{self._source}: tensor {shown(name)} has shape {shape}, not the {stated} given")
+            raise FormatError(f"{self._source}: tensor {brief_text(name)} has shape {shape}, not the {stated} given")
         shape = stated
         declared = self._declared.get(name)
         if declared is not None and declared.HasField("tensor_type"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import FormatError, shown
+from simsched.base.errors import FormatError, brief_text
 from simsched.model import DTYPE_NBYTES
 from workloads.costs import Costs
 
@@ -124,7 +124,9 @@ class Formats:
         """Return a tensor's shape, or refuse to go on without."""
         if tensor.shape is None:
             remedy = self.request({tensor.name: "1,3,224,224"})
-            raise FormatError(f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: {remedy}")
+            raise FormatError(
+                f"{where}: the shape of {brief_text(tensor.name)} cannot be inferred; give it too: {remedy}"
+            )
         return tensor.shape
 
     def costs(self, elem: int) -> Costs:
@@ -225,11 +227,11 @@ def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1
     """Return a shape whose sizes are at least `least` and that a device can hold."""
     shape = tuple(sizes)
     if len(shape) > _MOST_AXES:
-        raise FormatError(f"{where}: {shown(name)} has {len(shape)} axes; at most {_MOST_AXES} are read")
+        raise FormatError(f"{where}: {brief_text(name)} has {len(shape)} axes; at most {_MOST_AXES} are read")
     if min(shape, default=least) < least:
-        raise FormatError(f"{where}: {shown(name)} has shape {shown(shape)}; sizes must be at least {least}")
+        raise FormatError(f"{where}: {brief_text(name)} has shape {brief_text(shape)}; sizes must be at least {least}")
     if prod(shape) > _MOST_ELEMENTS:
-        raise FormatError(f"{where}: {shown(name)} of shape {shown(shape)} is more than any device holds")
+        raise FormatError(f"{where}: {brief_text(name)} of shape {brief_text(shape)} is more than any device holds")
     return shape
 
 

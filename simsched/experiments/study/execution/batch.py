@@ -118,7 +118,10 @@ def outcome_in(data: bytes) -> bytes:
             pickle.loads(pickle.dumps(outcome))  # errors are often written, and seldom to be read again
         return pickle.dumps(outcome)
     except Exception as error:
-        failure = outcome if isinstance(outcome, BaseException) else error
+        if isinstance(outcome, BaseException):
+            failure = outcome
+        else:
+            failure = error
         return pickle.dumps(StudyError(f"{name}: {type(failure).__name__}: {failure}"))
 
 

@@ -220,7 +220,12 @@ class _Worker:
         It counts as dead after silence for `limit` s, without the time to compile native code.
         """
         begun = monotonic()
-        end = begun + _START if asked is None else inf if limit is None else begun + limit
+        if asked is None:
+            end = begun + _START
+        elif limit is None:
+            end = inf
+        else:
+            end = begun + limit
         with suppress(EOFError, OSError):
             if asked is not None:
                 self._pipe.send_bytes(asked)
@@ -282,7 +287,11 @@ class Workers:
 
     def __init__(self, preload: Sequence[str], memory: int | None, time_limit: float | None) -> None:
         self._memory = memory
-        self._limit = None if time_limit is None else AIM + longest(time_limit) + _MARGIN  # s for a batch
+        # Seconds for a batch.
+        if time_limit is None:
+            self._limit = None
+        else:
+            self._limit = AIM + longest(time_limit) + _MARGIN
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__, *preload])  # only works before the first process of all
@@ -398,10 +407,10 @@ def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
         logger = logging.getLogger("distributed")  # we handle workers that die, and report the rest
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
-        where: dict[str, Any] = (
-            {"address": address}
-            if address != "dask"
-            else {
+        if address != "dask":
+            where: dict[str, Any] = {"address": address}
+        else:
+            where = {
                 "n_workers": workers,
                 "threads_per_worker": 1,
                 "processes": False,
@@ -409,7 +418,6 @@ def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
                 "dashboard_address": "127.0.0.1:0",
                 "silence_logs": logging.CRITICAL,
             }
-        )
         try:
             client = Client(**where, timeout=_ANSWER, set_as_default=False)
         except (OSError, ValueError) as error:  # a timeout is an OSError
@@ -453,7 +461,9 @@ class _Dask:
         self._how = how
         self._threads = ThreadPoolExecutor(_MOST_AT_A_TIME)
         self._closed = False
-        self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
+        self._n_threads = 1
+        self._count_at = 0.0
+        self._seen = monotonic()
         with suppress(OSError):  # a timeout
             client.wait_for_workers(1, timeout=_ANSWER)
 

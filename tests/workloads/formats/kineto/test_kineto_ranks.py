@@ -12,7 +12,7 @@ from simsched.experiments.whatif import parse_change
 from workloads import read_kineto_program
 from workloads.formats import format_of
 from workloads.formats.kineto import read_kineto
-from workloads.formats.kineto.collectives import Collective, is_collective, meetings_of
+from workloads.formats.kineto.collectives import RankCollective, is_collective, meetings_of
 from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.text import read_traces
 
@@ -124,8 +124,8 @@ def test_archives_and_lists_of_events(tmp_path):
 
 def test_matching():
     """With sequence numbers these decide; without, the order, if ranks have as many."""
-    one = [Collective(0, ("0", ""), 5, 10.0), Collective(1, ("0", ""), 6, 30.0)]
-    two = [Collective(0, ("0", ""), 6, 20.0)]
+    one = [RankCollective(0, ("0", ""), 5, 10.0), RankCollective(1, ("0", ""), 6, 30.0)]
+    two = [RankCollective(0, ("0", ""), 6, 20.0)]
     assert [(m.members, m.transfer) for m in meetings_of([one, two])] == [(((0, 1), (1, 0)), 20.0)]
     bare = [[row._replace(sequence=-1) for row in rank] for rank in (one, two)]
     assert meetings_of(bare) == []

@@ -324,6 +324,24 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 
+def test_the_greatest_elements_are_looked_for_among_all():
+    """8 x 100 values are read; 5 a row are written, each with an index of 8 bytes."""
+    graph = from_onnx(model("(float[8, 100] x) => (y, i) { y, i = TopK (x, k) }", k=[5]))
+    (op,) = [op for op in graph.operators if op.works]
+    assert "unknown" not in op.attributes
+    assert op.nbytes == 4 * 800 + 40 * (4 + 8)
+
+
+@pytest.mark.parametrize(("parts", "onesided", "share"), [(2, 0, 1.0), (1, 0, 0.5), (1, 1, 0.5)])
+def test_a_fourier_transform(parts, onesided, share):
+    """3 rows of 16 numbers: 5 * 16 * 4 FLOP a row, half of that if the signal is real."""
+    text = f"(float[3, 16, {parts}] x) => (y) {{ y = DFT <axis = 1, onesided = {onesided}> (x) }}"
+    (op,) = from_onnx(model(text, 17)).operators
+    n_out = 9 if onesided else 16
+    assert (op.kind, op.flops) == ("fft", share * 3 * 5 * 16 * 4)
+    assert op.nbytes == 4 * 3 * (16 * parts + n_out * 2)
+
+
 @pytest.mark.parametrize(
     ("op_type", "shapes", "weights", "attributes", "match"),
     [
