@@ -15,13 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Final
 
-from hwbackend.contact.fake import FAULTS, FakeDevice
+from hwbackend.contact.fake import FakeDevice
+from hwbackend.contact.fake.faults import combine_faults
 from hwbackend.contact.findings import FAIL, ODD, findings
 from hwbackend.contact.fitted import fit_contact
 from hwbackend.contact.lines import NAME, ContactRecord, appending, read_record
@@ -57,9 +58,7 @@ _TRUTHS: Final = 20
 _APART: Final = 80.0  # s between sections, so that a drift shows
 _CUTS: Final = (30, 60, 120, 480)
 _KILLS: Final = 20
-_LOW_CLOCK: Final[Mapping[str, Collection[str]]] = dict.fromkeys(
-    ("ramp", "throttle"), ("fp32 products", "fp16 products")
-)
+_LOW_CLOCK: Final = ("fp32 products", "fp16 products")
 _FAKE: Final = ("--backend=fake", "--backend-option=seed=5")
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -112,8 +111,16 @@ def verdicts(record: ContactRecord, **options: Any) -> dict[str, str]:
 
 
 def fault_options(fault: str) -> dict[str, Any]:
-    """Return the options of a healthy device with a fault, which has the last word."""
-    return {name: value for name, value in HEALTHY.items() if name not in FAULTS[fault].truth} | {"fault": fault}
+    """Return the options of a healthy device with a fault or several, which have the last word."""
+    truth = combine_faults(fault).truth
+    return {name: value for name, value in HEALTHY.items() if name not in truth} | {"fault": fault}
+
+
+def without_low_clock(fault: str, named: Mapping[str, str]) -> dict[str, str]:
+    """Return verdicts without those that only follow from a low clock, where a fault is one."""
+    if not {"ramp", "throttle"} & set(fault.split("+")):
+        return dict(named)
+    return {matter: verdict for matter, verdict in named.items() if matter not in _LOW_CLOCK}
 
 
 def item_keys(size: str, sections: Sequence[str] = tuple(SECTIONS)) -> list[str]:
@@ -202,7 +209,7 @@ def faults(folder: Path) -> Iterator[str]:
         else:
             record = measure(at, ["doctor"], **options)
         named = verdicts(record, **options)
-        others = {matter: verdict for matter, verdict in named.items() if matter not in _LOW_CLOCK.get(fault, ())}
+        others = without_low_clock(fault, named)
         lost = sorted(set(item_keys("small", ["doctor"])) - set(record.items))
         rows.append((fault, ", ".join(f"{matter}: {verdict}" for matter, verdict in named.items()), ", ".join(lost)))
         if others != expected or lost != (["doctor/overlap"] if fault in ("hang", "exception") else []):
