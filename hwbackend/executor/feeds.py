@@ -83,7 +83,7 @@ class _Proof:
         return self._streams.get((device, stream), 0) | self._hosts[self.thread]
 
     def _feed_of(self, op: int, feed: Feed, device: int, known: int) -> Feed:
-        """Return what an operator reads by an edge, of several copies that of the size which is read."""
+        """Return what an operator reads by an edge; of several copies, the one of the size that is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
             row = -1

@@ -78,7 +78,7 @@ def simsched_backend(
     -----
     Variants are plain Inductor, Inductor in a CUDA graph, the same with tensors channels last where there are
     convolutions and with folded weights where `freezing` allows it, and the best of these with its kernels on streams.
-    What is returned is Inductor's own callable. Where nothing can be measured it is that of plain Inductor: without
+    What is returned is Inductor's own callable. Where nothing can be measured it is plain Inductor's: without
     CUDA, with gradients, with sizes that are not fixed, with random numbers, on several devices.
     """
     settings = read_options({**({} if mode is None else {"mode": mode}), **(options or {}), **more})

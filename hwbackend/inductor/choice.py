@@ -22,7 +22,7 @@ LEAST_GAIN: Final = 0.02
 
 _logger = logging.getLogger(__name__)
 _TO_SIGMA: Final = 1.4826  # of a normal distribution, from its median absolute deviation
-_OF_MEDIAN: Final = 1.2533  # standard error of a median, in those of a mean
+_OF_MEDIAN: Final = 1.2533  # standard error of a median, over the one of a mean
 _SIGMAS: Final = 3.0
 
 

@@ -73,7 +73,7 @@ def copy_graph(graph: Any) -> Any:
 def frozen(graph: Any, inputs: Sequence[Any], weights: Sequence[bool]) -> Any:
     """Return a copy of a graph that has its weights as parameters of its own, for `freezing` to fold.
 
-    Its inputs stay; those of weights are not used any more.
+    Its inputs stay; inputs that were weights are not used any more.
     """
     import torch
 

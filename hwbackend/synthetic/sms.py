@@ -22,7 +22,7 @@ class Sms:
     blocks
         Of each launch, shape (n_launches,).
     interference
-        Slowdown of blocks beside those of another kernel on an SM where something is short.
+        Slowdown of blocks beside blocks of another kernel on an SM where something is short.
 
     Attributes
     ----------

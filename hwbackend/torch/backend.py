@@ -212,7 +212,7 @@ class TorchBackend:
         return ReplayTimes(latency[warmup:], launches, copies, error, how)
 
     def _donated_of(self, graph: OpGraph) -> DonatedNetwork:
-        """Return the capture of a graph; that of the last graph is kept.
+        """Return the capture of a graph; the last graph's is kept.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class TorchBackend:
         self._weights = self._donated = None
 
     def _weights_of(self, graph: OpGraph) -> GraphWeights:
-        """Return the weights of a graph; those of the last graph are kept."""
+        """Return the weights of a graph; the last graph's are kept."""
         if self._weights is not None and self._weights.graph is not graph:
             self._forget()  # first free the memory that they hold
         if self._weights is None:
@@ -386,7 +386,7 @@ def _captured_run(host: CudaHost, program: Program) -> None:
 
 
 def _with_views(graph: OpGraph, found: OpGraph) -> OpGraph:
-    """Return a realised graph whose views are those of the graph it was made of."""
+    """Return a realised graph that has the views of the graph it was made of."""
     views = [op for op in graph.operators if _is_view(op)]
     if not views:
         return found
