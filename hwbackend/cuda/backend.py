@@ -234,7 +234,7 @@ class _PlacedWork:
         self.reference[op] = values
 
     def largest_error(self, run: Run) -> float:
-        """Return the largest difference of an output from that of sequential execution, over its largest value."""
+        """Return the largest difference of an output from sequential execution, over its largest value."""
         largest = 0.0
         for op, device, values in run.outputs():
             expected, name = self.reference[op], self.graph.names[op]
