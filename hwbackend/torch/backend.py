@@ -154,7 +154,7 @@ class TorchBackend:
     def replay(self, schedule: Schedule | Program, *, repeats: int = 20, warmup: int = 3) -> Replay:
         """Run a schedule and check its outputs; see `Backend.replay`.
 
-        The trace on CUDA is of a run under the profiler, that of median length; where it records no kernels,
+        The trace on CUDA is of the run of median length under the profiler; where it records no kernels,
         between events around each operator: ``environment["spans"]`` says which.
         """
         program = prepare(self, schedule, repeats, warmup)
@@ -386,7 +386,7 @@ def _captured_run(host: CudaHost, program: Program) -> None:
 
 
 def _with_views(graph: OpGraph, found: OpGraph) -> OpGraph:
-    """Return a realised graph that has the views of the graph it was made of."""
+    """Return a realised graph with the views of the graph that it was made of."""
     views = [op for op in graph.operators if _is_view(op)]
     if not views:
         return found

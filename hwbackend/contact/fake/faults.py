@@ -56,7 +56,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
 
 
 def combine_faults(names: str) -> Fault:
-    """Return the fault of a name, all of those of names joined by ``+``, or none of an empty text.
+    """Return the fault of a name, or the faults of names joined by ``+`` as one; an empty text has none.
 
     Where two set the same field, the last one counts.
 
