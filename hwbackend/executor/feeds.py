@@ -13,7 +13,7 @@ from simsched.rewriting.draft import Slice, slices_of
 
 
 class Feed(NamedTuple):
-    """What an operator reads by one edge.
+    """Input of an operator by one edge.
 
     `producer` is the operator that wrote it, `copy` the row of the copy that brings it here or -1; `part` is read
     of it if it is not None, else its first `n` elements.
@@ -26,9 +26,9 @@ class Feed(NamedTuple):
 
 
 class _Proof:
-    """A driver that moves nothing and keeps what is known to have happened, as bits: operators, then copies.
+    """A driver that runs nothing and tracks the work that surely precedes, as bits: operators, then copies.
 
-    Known to a stream is what its next work comes after; known to a host thread, what all that it issues comes after.
+    The bits of a stream precede its next work; the bits of a host thread precede everything that it issues.
     """
 
     def __init__(self, program: Program) -> None:
@@ -83,7 +83,7 @@ class _Proof:
         return self._streams.get((device, stream), 0) | self._hosts[self.thread]
 
     def _feed_of(self, op: int, feed: Feed, device: int, known: int) -> Feed:
-        """Return what an operator reads by an edge, of several copies that of the size which is read."""
+        """Return the input of an operator by an edge; of several copies, the one whose size is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
             row = -1
@@ -105,12 +105,12 @@ class _Proof:
 
 
 def feeds_of(program: Program) -> list[list[Feed]]:
-    """Return what each operator reads, in the order of its edges, and by which copy.
+    """Return the inputs of each operator, in the order of its edges, and the copies that bring them.
 
     Raises
     ------
     BackendError
-        If events, streams and barriers do not see to it that an operator or a copy comes after what it reads.
+        If events, streams and barriers do not order an operator or a copy after its inputs.
 
     Notes
     -----
@@ -122,7 +122,7 @@ def feeds_of(program: Program) -> list[list[Feed]]:
 
 
 def sequential_feeds(graph: OpGraph) -> list[list[Feed]]:
-    """Return what each operator reads, in the order of its edges, where all run on one device."""
+    """Return the inputs of each operator, in the order of its edges, if all operators run on one device."""
     ptr, order = graph.incoming
     found = []
     for i, (a, b) in enumerate(pairwise(ptr.tolist())):

@@ -31,7 +31,7 @@ GRAPH: Final = "graph"
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one graph.
+    """Report on one graph.
 
     Parameters
     ----------
@@ -89,16 +89,16 @@ class Report:
         return "; ".join(parts)
 
 
-_REPORTS: Final = "simsched_reports"  # attribute of what one call of `torch.compile` made
+_REPORTS: Final = "simsched_reports"  # attribute of the callable that one call of `torch.compile` made
 
 
 def explain(compiled: Any) -> tuple[Report, ...]:
-    """Return what became of each graph of something that `torch.compile` compiled with this backend.
+    """Return a report on each graph of a model that `torch.compile` compiled with this backend.
 
     Parameters
     ----------
     compiled
-        What ``torch.compile(model, backend="simsched")`` returned, after its first call.
+        Result of ``torch.compile(model, backend="simsched")``, after its first call.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def simsched_backend(
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Callable[..., Any]:
-    """Return what Inductor makes of a graph, in the variant that is the fastest on its inputs.
+    """Return the code of Inductor for a graph, in the variant that is fastest on its inputs.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def simsched_backend(
 def compile_fastest(
     gm: Any, inputs: Sequence[Any], options: CompileOptions, measure: "Measure | None" = None
 ) -> tuple[Callable[..., Any], Report]:
-    """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests."""
+    """Return the fastest variant of a graph, and a report of all variants; tests replace the device by `measure`."""
     name = f"graph-{next(_number)}"
     patches = doors.mode_patches(options.mode)
     try:
@@ -251,7 +251,7 @@ class Measure:
         return float(self._torch.cuda.mem_get_info()[0])
 
     def identity(self) -> tuple[str, ...]:
-        """Return what a choice depends on besides the graph: device and versions."""
+        """Return the parts of a choice's key besides the graph: device and versions."""
         cuda = self._torch.cuda
         return (cuda.get_device_name(), self._torch.__version__, str(self._torch.version.cuda))
 

@@ -22,7 +22,7 @@ LEAST_GAIN: Final = 0.02
 
 _logger = logging.getLogger(__name__)
 _TO_SIGMA: Final = 1.4826  # of a normal distribution, from its median absolute deviation
-_OF_MEDIAN: Final = 1.2533  # standard error of a median, in those of a mean
+_OF_MEDIAN: Final = 1.2533  # standard error of a median, in standard errors of a mean
 _SIGMAS: Final = 3.0
 
 
@@ -91,7 +91,7 @@ def choose(
 
 
 def key_of(parts: Sequence[Any]) -> str:
-    """Return a name for what a choice depends on, by the text of its parts."""
+    """Return the key of a choice, a digest of the texts of its parts."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 

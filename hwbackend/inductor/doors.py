@@ -49,7 +49,7 @@ def require_known(version: str) -> None:
 
 
 def compile_inductor(graph: Any, inputs: Sequence[Any], patches: Mapping[str, Any] | None = None) -> Any:
-    """Return what Inductor makes of a graph of dynamo, which it is free to change, with other settings."""
+    """Return Inductor's code for a graph of dynamo, which Inductor may change, with other settings."""
     from torch._inductor.compile_fx import compile_fx
 
     return compile_fx(graph, inputs, config_patches=dict(patches or {}) or None)
@@ -64,7 +64,7 @@ def copy_graph(graph: Any) -> Any:
 def frozen(graph: Any, inputs: Sequence[Any], weights: Sequence[bool]) -> Any:
     """Return a copy of a graph that has its weights as parameters of its own, for `freezing` to fold.
 
-    Its inputs stay; those of weights are not used any more.
+    Its inputs stay; the inputs for weights are unused.
     """
     import torch
 
@@ -123,7 +123,7 @@ def outside_dynamo() -> Iterator[None]:
 
 
 def caller_of_backend(frame: Any) -> Any:
-    """Return what `torch.compile` made for one call of it, from the frame that called the backend; or None."""
+    """Return the callable that one call of `torch.compile` made, from the frame that called the backend; or None."""
     own = frame.f_locals.get("self")
     if type(own).__name__ == "_TorchCompileWrapper":
         return own
@@ -131,7 +131,7 @@ def caller_of_backend(frame: Any) -> Any:
 
 
 def callers_within(compiled: Any) -> list[Any]:
-    """Return what `caller_of_backend` returned for something compiled: an object of its own class, or none."""
+    """Return the objects that `caller_of_backend` returned for a compiled model, of its own class."""
     wanted = []
     seen = set[int]()
     pending = [compiled]
@@ -156,7 +156,7 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     Parameters
     ----------
     plan
-        From the kernels and their memory to what is issued.
+        Function from the kernels and their memory to the plan.
     report
         Is called with the plan.
 
@@ -253,7 +253,7 @@ def _launches(node: Any) -> bool:
 
 
 def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[Allocation], dict[str, int]]:
-    """Return allocations, and the number of that of each name: views, slices and changed versions have one."""
+    """Return allocations, and the number of each name's allocation: views, slices and changed versions share one."""
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -345,7 +345,7 @@ def _estimate(node: Any) -> float | None:
 
 
 class _Emission:
-    """What is written between the kernels of one wrapper."""
+    """Code between the kernels of one wrapper."""
 
     def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
         self._graph = graph
@@ -418,7 +418,7 @@ class _Emission:
             self._on = stream
 
     def _begin(self) -> None:
-        """Make the streams, once what all of them read is in its place."""
+        """Make the streams, after the memory that all of them read is in place."""
         self._begun = True
         wrapper = self._graph.wrapper_code
         copies = getattr(wrapper, "codegen_deferred_alignment_copies", None)

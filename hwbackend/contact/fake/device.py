@@ -171,7 +171,9 @@ class FakeDevice:
     @property
     def _launch_factor(self) -> float:
         """Factor of the host's launch costs."""
-        return self.fault.after_profiler if self._was_profiled else 1.0
+        if self._was_profiled:
+            return self.fault.after_profiler
+        return 1.0
 
     def _stamp(self, times: Floats) -> Floats:
         """Return times as the timer shows them, whose steps begin at an arbitrary one."""
@@ -225,7 +227,10 @@ class FakeDevice:
             for op, kernel in zip(plan.graph.operators, kernels, strict=True)
         ]
         held = min(map(self._blocks_held, kernels))
-        together = 1.0 if device.resident_kernels > 1 else 0.0
+        if device.resident_kernels > 1:
+            together = 1.0
+        else:
+            together = 0.0
         placed = place_blocks(
             [kernel.blocks for kernel in kernels], times, held, device.sms, device.interleave * together, self._rng
         )
@@ -278,7 +283,10 @@ class FakeDevice:
     def beside(self, first: str, second: str) -> tuple[float, float, float]:
         """Return the us of chains that take turns where they need the same unit, and hide most of each other else."""
         alone = _CHAIN / self._clock()
-        hidden = 0.0 if first == second or self.truth.device.resident_kernels == 1 else _HIDDEN
+        if first == second or self.truth.device.resident_kernels == 1:
+            hidden = 0.0
+        else:
+            hidden = _HIDDEN
         self._work(4 * alone * 20e-6)
         return alone, alone, alone * (2.0 - hidden)
 

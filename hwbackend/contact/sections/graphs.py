@@ -50,7 +50,10 @@ def _graph(bench: Bench, section: str, subject: str) -> OpGraph:
     """Return a graph as the backend runs it."""
     key = f"graph/{section}/{subject}"
     if key not in bench.memory:
-        subjects = bench.size.networks if section == "networks" else bench.size.graphs
+        if section == "networks":
+            subjects = bench.size.networks
+        else:
+            subjects = bench.size.graphs
         spec, batch = subjects[subject]
         bench.memory[key] = bench.device.backend.realise(workloads.from_spec(spec, batch=batch))
     graph: OpGraph = bench.memory[key]
