@@ -2,6 +2,8 @@
 
 import json
 
+from workloads import read_kineto_program
+
 SECOND_0 = 1_695_835_535_123_456  # us since 1970 at time 0 of a trace, in September 2023
 BASE = 1_695_835_000_000_000_000  # ns since 1970: what `baseTimeNanoseconds` says
 CPU = 4321
@@ -141,6 +143,24 @@ class KinetoTrace:
     def write(self, path):
         path.write_text(self.text(), encoding="utf-8")
         return path
+
+
+class LaunchTrace(KinetoTrace):
+    """A trace in a file, each of whose calls launches one kernel."""
+
+    def __init__(self, path, **options):
+        super().__init__(**options)
+        self.path = path
+
+    def launch(
+        self, ts, dur, start, length, *, stream=7, tid=CPU, name="k", call="cudaLaunchKernel", grid=64, threads=256
+    ):
+        correlation = self.call(call, ts, dur, tid=tid)
+        self.kernel(correlation, start, length, name, stream=stream, grid=(grid, 1, 1), block=(threads, 1, 1))
+        return correlation
+
+    def program(self, **options):
+        return read_kineto_program(self.write(self.path), **options)
 
 
 def small_network(times="relative", n_steps=3, *, annotated=False, warm=0):

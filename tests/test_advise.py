@@ -61,6 +61,12 @@ def test_streams_of_a_pytorch_model_are_run_by_its_commands():
     assert found.commands["measure the GPU"] == "simsched profile model.py:make --backend torch -o profile.json"
 
 
+def test_more_streams_than_torch_compile_takes_are_remarked_upon():
+    found = ss.advise(made(operators("a=9 b=9 c=9 d=9 e=9 f=9 g=9 h=9 i=9 j=9", utilization=0.1)), FREE, ["nimble"])
+    assert "on 10 streams (torch.compile takes 8 at most, and gains less) is" in found.verdict[0]
+    assert '"streams": 8' in found.commands["run it in PyTorch"]
+
+
 def test_where_a_graph_is_slow_to_launch_one_launched_stream_is_advised():
     """A chain whose nodes are issued late in a captured graph: launching wins, and no sentence speaks of streams."""
     slow = ss.Cluster.preset("a100").replace_devices(graph_launch=1000.0)

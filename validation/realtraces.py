@@ -9,7 +9,7 @@ says where such files are found and how to record one. What is asked of the tabl
 Of traces whole steps are replayed. Durations of operators are those measured in place; contention is simulated where
 operators then start closer to when they were measured to (see `is_contended`), and in a column of its own; what
 passes on the host between two calls is kept: a replay tests what waits for what, when the host issues it, and what a
-device adds in between.
+device adds in between. Traces of one network on one stream and on several are told by `validation.realtraces_alone`.
 """
 
 import argparse
@@ -35,10 +35,13 @@ from simsched.model import Operator, roofline
 from simsched.model.cluster import LINKS, Device
 from validation.evidence import table
 from validation.papers.claims import put_between
+from validation.realtraces_alone import alone_rows
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
+from workloads.formats import format_of
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, read_events
 from workloads.formats.kineto.join import split_iterations
+from workloads.formats.kineto.pairs import ENDINGS
 from workloads.formats.kineto.program import read_kineto_program
 from workloads.formats.kineto.replay import TraceReplay, replay_traced
 from workloads.formats.kineto.text import read_trace
@@ -115,7 +118,7 @@ def replay_row(trace: RealTrace) -> Row:
         len(trace.steps),
         "%",
         {"makespan": median(errors), "worst": max(errors), "starts": median(starts), "worst starts": max(starts)},
-        beside | ({"with contention": median(shared)} if shared else {}),
+        beside | ({"with contention": median(shared), "its worst with it": max(shared)} if shared else {}),
     )
 
 
@@ -209,9 +212,9 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     """
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder")
-    paths = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".json.gz", ".csv"))]
+    paths = [path for path in sorted(folder.iterdir()) if path.name.lower().endswith((*ENDINGS, ".csv"))]
     if not paths:
-        raise FileError(f"{folder}: nothing to read: no .json, .json.gz or .csv")
+        raise FileError(f"{folder}: nothing to read: no file ends in {', '.join((*ENDINGS, '.csv'))}")
     traces: list[RealTrace] = []
     tables: list[Row] = []
     sources: list[dict[str, Any]] = []
@@ -223,7 +226,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
             tables += dispatch_rows(pairs)
             tables += fair_rows(pairs)
             count = len(pairs)
-        elif content.lstrip()[:1] == b"[":
+        elif content.lstrip()[:1] == b"[" and format_of(path) != "kineto":
             groups = read_groups(decode_text(content, str(path)), str(path))
             tables += slowdown_rows(groups)
             count = len(groups)
@@ -240,6 +243,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     if len(refused) == len(paths):
         raise refused[0]
     rows = [replay_row(trace) for trace in traces]
+    rows += alone_rows([(trace.path.name.split(".")[0], step) for trace in traces for step in trace.steps])
     return [*rows, *tables, *timing_rows(traces), *solo_rows(traces)], sources
 
 

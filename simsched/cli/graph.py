@@ -44,13 +44,14 @@ def show(
         ("picture", svg, lambda path: ss.to_svg(shown, path)),
         ("picture", dot, lambda path: ss.to_dot(shown, path)),
     ]
-    out.tell_facts(facts, pictures, as_json=as_json)
+    out.tell_facts(facts, pictures, as_json=as_json, ran=graph.traced_facts())
 
 
 def convert(
     source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
+    trust: opt.Trust = False,
 ) -> None:
     """Write SOURCE, a graph, schedule or profile, in another format; suffix and content decide the formats.
 
@@ -59,7 +60,7 @@ def convert(
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, write
 
-    subject = read_spec(source, shapes=read_shapes(shape))
+    subject = read_spec(opt.trusted(source) if trust else source, shapes=read_shapes(shape))
     name = write(subject, target)
     if FORMATS[name].holds == "graph":
         held = as_graph(subject)

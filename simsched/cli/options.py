@@ -240,6 +240,15 @@ Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MO
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
 
 
+def _is_program(source: str) -> bool:
+    return source.split(",")[0].lower().endswith(".pt2")
+
+
+def trusted(source: str) -> str:
+    """Return a source whose exported program, if it is one, is loaded."""
+    return f"{source},trust=true" if _is_program(source) else source
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph."""
@@ -260,14 +269,13 @@ class Graph:
     def spec(self) -> str:
         """Name or file of the graph, with its number format, and whether its file is trusted."""
         spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
-        is_program = self.graph.split(",")[0].lower().endswith(".pt2")
-        return f"{spec},trust=true" if self.trust and is_program else spec
+        return trusted(spec) if self.trust else spec
 
     @property
     def backend(self) -> str:
         """The backend to measure the graph with: PyTorch's own kernels where it came from PyTorch."""
-        path = self.graph.split(",")[0].lower()
-        return "torch" if path.endswith(".pt2") or ".py:" in path else "cupy"
+        is_python = ".py:" in self.graph.split(",")[0].lower()
+        return "torch" if is_python or _is_program(self.graph) else "cupy"
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
@@ -295,11 +303,19 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
-    def traced_facts(self) -> "TraceFacts | None":
-        """Return facts about the step that a profiler trace ran; None for anything else."""
+    def traced_facts(self, fastest_us: float | None = None) -> "TraceFacts | None":
+        """Return facts about the step that a profiler trace ran; None for anything else.
+
+        Parameters
+        ----------
+        fastest_us
+            The makespan of the fastest alternative in us.
+        """
         from workloads.formats.kineto.facts import facts_of
 
-        return None if self.traced is None else facts_of(self.traced)
+        if self.traced is None:
+            return None
+        return facts_of(self.traced, fastest_us)
 
     def traced_lines(self) -> list[str]:
         """Return lines on the dependencies of a graph that is from a profiler trace."""
@@ -590,7 +606,12 @@ class ResultOptions:
         files: Sequence[File] = (),
         name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
+        ran: "TraceFacts | None" = None,
     ) -> None:
-        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table.
+
+        Facts about what a trace ran come first.
+        """
         own = (name, self.output, found.save)
-        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)
+        shown = shown or (found.table,)
+        tell(data or found.to_dict, shown, [own, *files], as_json=self.as_json, ran=ran)

@@ -57,4 +57,4 @@ def overlap(
         measured_us=measured,
         partition=partition,
     )
-    result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps")
+    result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps", ran=graph.traced_facts())

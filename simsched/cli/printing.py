@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.io import dump_json
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import has_threads
 from simsched.base.text import join_lines, printable
 from simsched.experiments.result import WIDTH, TextTable, write_table
+
+if TYPE_CHECKING:
+    from workloads.formats.kineto.facts import TraceFacts
 
 _EVERY: Final = 60.0  # s between lines
 Pairs = list[tuple[str, str]]
@@ -44,7 +47,14 @@ def print_pairs(pairs: Pairs) -> None:
     say(*(f"{name:<{width}}  {text}".rstrip() for name, text in rows))
 
 
-def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+def tell(
+    data: Callable[[], Mapping[str, Any]],
+    shown: Sequence[Any],
+    files: Sequence[File],
+    *,
+    as_json: bool,
+    ran: "TraceFacts | None" = None,
+) -> None:
     """Write files, then print.
 
     Parameters
@@ -57,9 +67,17 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
         Writers of files, which run before anything is printed: a reader that ends early, as `head` does, costs no file.
     as_json
         Whether JSON is printed, and nothing else.
+    ran
+        Facts about the step that a trace ran, printed first; in JSON the field ``ran``.
     """
-    # Data that cannot be written fail before the first file is opened.
-    said = [dump_json(data()).rstrip()] if as_json else shown
+    if as_json:
+        values = dict(data()) | ({} if ran is None else {"ran": ran.to_dict()})
+        # Data that cannot be written fail before the first file is opened.
+        said: Sequence[Any] = [dump_json(values).rstrip()]
+    elif ran is not None:
+        said = [ran.rows(), "", *shown]
+    else:
+        said = shown
     wanted = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in wanted:
         write(path)
@@ -75,12 +93,12 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
         say(f"{name} written to {path}")
 
 
-def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
+def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool, ran: "TraceFacts | None" = None) -> None:
     """Write files, then print facts in the form of `simsched.show.facts`, see `tell`."""
     from simsched.show.facts import texts
 
     values = {fact.key: fact.value for fact in facts if fact.key is not None}
-    tell(lambda: values, [texts(facts)], files, as_json=as_json)
+    tell(lambda: values, [texts(facts)], files, as_json=as_json, ran=ran)
 
 
 @contextmanager

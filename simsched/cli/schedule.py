@@ -55,10 +55,10 @@ def compare(
     traced = graph.traced
     files = [*pictures, ("box plot", box, comparison.plot), ("comparison", result.output, comparison.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
-    ran = graph.traced_facts()
-    data = {"trace": waits, "ran": ran.to_dict()} if waits and ran else {}
-    shown = [*([ran.rows(), ""] if ran else []), comparison.table, *graph.traced_lines()]
-    out.tell(lambda: comparison.summary() | data, shown, files, as_json=result.as_json)
+    data = {"trace": waits} if waits else {}
+    shown = [comparison.table, *graph.traced_lines()]
+    ran = graph.traced_facts(comparison.traces[best.scheduler].makespan)
+    out.tell(lambda: comparison.summary() | data, shown, files, as_json=result.as_json, ran=ran)
 
 
 def schedule(
@@ -98,7 +98,7 @@ def simulate(
     n = len(trace.program)
     brief = n > LARGE and drawn == opt.Pictures()
     facts = [*head_facts(trace), Fact("instructions", n, str(n))] if brief else run_facts(trace)
-    out.tell_facts(facts, drawn.files("trace", trace), as_json=as_json)
+    out.tell_facts(facts, drawn.files("trace", trace), as_json=as_json, ran=plan.traced_facts())
 
 
 def check(
@@ -191,6 +191,7 @@ def whatif(plan: QuestionOptions, target: opt.Target, result: opt.ResultOptions)
         shares,
         name="answer",
         data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
+        ran=plan.traced_facts(),
     )  # schedules and clusters are for files
 
 
@@ -208,10 +209,9 @@ def advise(
     advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text(), backend=graph.backend)
     facts = [*advice.assumed.items(), ("", ""), *advice.commands.items()]
     files = [("schedule", keep, lambda path: advice.plan.save(path))]
-    ran = graph.traced_facts()
-    head = [ran.rows(), ""] if ran else []
-    data = (lambda: advice.to_dict() | {"ran": ran.to_dict()}) if ran else None
-    result.tell(advice, *head, advice.table, "", facts, files=files, name="advice", data=data)
+    fastest = min(row.latency_us for row in advice.rows if row.latency_us is not None)
+    ran = graph.traced_facts(fastest)
+    result.tell(advice, advice.table, "", facts, files=files, name="advice", ran=ran)
 
 
 def _shares(blame: Mapping[str, float]) -> str:
@@ -237,7 +237,7 @@ def sweep(
             raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
         axes += [parameter2, _values(parameter2, values2)]
     makespans = plan.ask(target).sweep(*axes)
-    result.tell(makespans, files=[("picture", plot, makespans.plot)])
+    result.tell(makespans, files=[("picture", plot, makespans.plot)], ran=plan.traced_facts())
 
 
 def sensitivity(
@@ -249,14 +249,14 @@ def sensitivity(
 ) -> None:
     """Show how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     elasticities = ss.sensitivity(plan.ask(target), per_operator=per_operator)
-    result.tell(elasticities, files=[("picture", tornado, elasticities.plot)])
+    result.tell(elasticities, files=[("picture", tornado, elasticities.plot)], ran=plan.traced_facts())
 
 
 def explain(plan: opt.PlanArguments, target: opt.Target, result: opt.ResultOptions) -> None:
     """Explain in words the bottleneck of a schedule, and the three changes that would help most."""
     cluster = target.read(plan)
     explanation = ss.explain(plan.plan(cluster), cluster)
-    result.tell(explanation, str(explanation))
+    result.tell(explanation, str(explanation), ran=plan.traced_facts())
 
 
 def breakeven(
@@ -273,7 +273,7 @@ def breakeven(
     dag = graph.read()
     sides = _side(first), _side(second)
     crossings = ss.breakeven(parameter, *sides, cluster, graph=dag)
-    result.tell(crossings, files=[("picture", plot, crossings.plot)])
+    result.tell(crossings, files=[("picture", plot, crossings.plot)], ran=graph.traced_facts())
 
 
 def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
@@ -296,7 +296,7 @@ def throughput(
 ) -> None:
     """Show how many requests a schedule serves per second when one follows the other."""
     cluster = target.read(plan)
-    result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
+    result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight), ran=plan.traced_facts())
 
 
 def robust(
@@ -314,7 +314,7 @@ def robust(
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
     tails = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
-    result.tell(tails, tails.table, *refused, files=[("picture", box, tails.plot)])
+    result.tell(tails, tails.table, *refused, files=[("picture", box, tails.plot)], ran=graph.traced_facts())
 
 
 def report(

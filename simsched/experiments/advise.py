@@ -412,6 +412,8 @@ def _verdict(
             first = f"Launching {may}beat{'' if may else 's'} capture: one stream, launched, is {gain}{both}"
         else:
             who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
+            if n_streams[best.name] > _MOST_COMPILED:
+                who += f" (torch.compile takes {_MOST_COMPILED} at most, and gains less)"
             first = f"Streams {may}pay: {who} is {gain}{both}"
         loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
         first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Amount, Checked, brief
 from simsched.base.errors import ScheduleError
@@ -11,6 +11,9 @@ from simsched.model.graph import OpGraph
 from simsched.model.partition import Partition
 from simsched.model.program import EVENT_PLANS, EXECUTIONS
 from simsched.model.rewriting import Rewriting
+
+UNNAMED: Final = "custom"
+"""Scheduler of a schedule that does not say who made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class ScheduleFacts(Checked):
 
     SUBJECT = "schedule"
     ERROR = ScheduleError
-    scheduler: str = "custom"
+    scheduler: str = UNNAMED
     execution: Annotated[str, Among(EXECUTIONS)] = "events"
     estimate: Amount | None = None
     events: Annotated[str, Among(EVENT_PLANS)] = "minimal"

@@ -18,7 +18,7 @@ from simsched.model.graph import OpGraph, RowsView
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
-from simsched.model.placement import Placement, ScheduleFacts, ScheduleFile
+from simsched.model.placement import UNNAMED, Placement, ScheduleFacts, ScheduleFile
 from simsched.model.program import Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
@@ -97,7 +97,7 @@ class Schedule(Columnar, Document):
         placements: Iterable[Placement],
         execution: str = "events",
         estimate: float | None = None,
-        scheduler: str = "custom",
+        scheduler: str = UNNAMED,
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
@@ -141,7 +141,7 @@ class Schedule(Columnar, Document):
         priority: npt.ArrayLike = 0,
         execution: str = "events",
         estimate: float | None = None,
-        scheduler: str = "custom",
+        scheduler: str = UNNAMED,
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
@@ -254,12 +254,16 @@ class Schedule(Columnar, Document):
         partitions = [Partition(device, stream, n) for device in self.devices_used for stream, n in sms.items()]
         return self.like(partitions=partitions, estimate=self.estimate)
 
-    def made_for(self, cluster: Cluster) -> "Schedule":
-        """Return the schedule as one that was made for a cluster, which its file then holds."""
-        if self.cluster is cluster:
+    def made_for(self, cluster: Cluster, by: str = UNNAMED) -> "Schedule":
+        """Return the schedule as one that was made for a cluster, which its file then holds.
+
+        `by` is the name of its scheduler, for a schedule that does not say who made it.
+        """
+        scheduler = by if self.scheduler == UNNAMED else self.scheduler
+        if self.cluster is cluster and self.scheduler == scheduler:
             return self
         schedule = type(self).__new__(type(self))
-        schedule.__dict__.update(super().__getstate__(), cluster=cluster)
+        schedule.__dict__.update(super().__getstate__(), cluster=cluster, scheduler=scheduler)
         return schedule
 
     def over(self, graph: OpGraph) -> "Schedule":

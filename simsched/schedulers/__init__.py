@@ -178,7 +178,7 @@ def schedule(
         plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
+    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster, by=name)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

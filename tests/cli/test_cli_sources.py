@@ -77,6 +77,12 @@ def test_what_cannot_be_taken_is_said_in_one_line(command, source, message, sour
     assert message in refused(command, source, *COMMANDS[command].split())
 
 
+def test_where_trust_is_asked_for_it_can_be_given(sources, refused):
+    for words in ("convert model.pt2 out.json", "compare model.pt2"):
+        assert "add --trust" in refused(words)
+        assert "add --trust" not in refused(f"{words} --trust")  # it is no archive, or PyTorch is missing
+
+
 def test_a_model_of_pytorch_has_its_own_number_format(sources, refused):
     assert "a PyTorch model has its own number formats" in refused("compare my_model.py:make --dtype fp16")
 

@@ -31,6 +31,15 @@ def test_a_function_of_the_user():
     assert schedule(GRAPH, CLUSTER, Callable()).estimate == 12.0
     assert schedule(GRAPH, CLUSTER, partial(one_by_one, device="gpu1")).devices_used == ("gpu1",)
     assert len(schedule(GRAPH, CLUSTER, needing, need=1)) == 3
+    assert schedule(GRAPH, CLUSTER, one_by_one).scheduler == "mine"
+
+
+def test_a_schedule_that_does_not_say_who_made_it_has_the_name_of_the_function():
+    def nameless(graph, cluster, cost):
+        return Schedule(graph, [Placement(name) for name in graph.order])
+
+    assert schedule(GRAPH, CLUSTER, nameless).scheduler == "nameless"
+    assert schedule(GRAPH, CLUSTER, "sequential").scheduler == "sequential"
 
 
 def test_names():

@@ -13,7 +13,9 @@ from simsched.base.io import read_json
 from validation import realtraces, realtraces_pairs
 from validation.papers.claims import put_between
 from validation.realtraces import read_folder
+from validation.realtraces_alone import captured_launches
 from validation.realtraces_pairs import GTX_950
+from workloads import read_kineto_program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -158,7 +160,31 @@ def test_a_step_of_two_kernels(tmp_path, mark):
     row = rows["replay of whole steps, no waits", "trace (NVIDIA A100-SXM4-40GB)"]
     assert row.cases == 1
     assert row.ours == near(makespan=10 / 208, worst=10 / 208, starts=5 / 208, worst_starts=5 / 208)
-    assert row.beside == near(sequential=800 / 208, its_worst=800 / 208, with_contention=10 / 208)
+    assert row.beside == near(
+        sequential=800 / 208, its_worst=800 / 208, with_contention=10 / 208, its_worst_with_it=10 / 208
+    )
+
+
+def test_a_list_of_events_is_a_trace_and_no_table(tmp_path):
+    events = json.loads(trace_of((0.0, 7.0, 100.0, {})).text())["traceEvents"]
+    rows = rows_of(tmp_path, "events.json", json.dumps(events))
+    assert ("replay of whole steps, no waits", "events (h100)") in rows
+
+
+def test_streams_by_times_of_one_stream(tmp_path):
+    """Two kernels of 100 us on a stream take 120 on two, and end at 132.
+
+    Predicted from 100 us: the first has run for 5 when the second starts, and 1.1 x 95 more beside it, until 116.5; the
+    second then has 5 left, and 0.35 because it began beside another: 121.85. Without contention it ends at 112.
+    """
+    alone = trace_of((0.0, 7.0, 100.0, {"name": "a"}), (5.0, 108.0, 100.0, {"name": "b"}))
+    beside = trace_of((0.0, 7.0, 120.0, {"name": "a"}), (5.0, 12.0, 120.0, {"name": "b", "stream": 20}))
+    beside.write(tmp_path / "net.two.json")
+    rows = rows_of(tmp_path, "net.one.json", alone.text())
+    row = rows["streams by times of one stream", "net"]
+    assert (row.cases, row.ours) == (2, near(makespan=100 * (1 - 121.85 / 132), starts=0.0))
+    assert row.beside["makespan, no contention"] == pytest.approx(100 * (1 - 112 / 132))
+    assert captured_launches(read_kineto_program(tmp_path / "net.two.json")) == []
 
 
 def test_launches_on_an_idle_device(tmp_path):

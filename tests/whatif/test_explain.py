@@ -128,7 +128,7 @@ def test_what_changes_of_two_devices_come_to():
     """
     cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
     plan = ss.Schedule(made(operators("a=10 b=40", utilization=1.0), "ab=4000"), placements("a b@1"))
-    assert "bound by copies between devices" in str(explain(plan, cluster.replace_links(bandwidth=10.0)))
+    assert "bound by transfers between devices" in str(explain(plan, cluster.replace_links(bandwidth=10.0)))
     found = explain(plan, cluster)
     assert str(found).split("\n")[-3:] == [
         "1. (plan) schedule it with sequential: 50 us, 44.4% less.",

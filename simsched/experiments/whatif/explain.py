@@ -28,7 +28,7 @@ _BLAMES: Final[Mapping[str, str]] = {
     "contention": "kernels held up by others that run beside them",
     "launch": "the host launching kernels and copies",
     "sync": "the host issuing events and waiting at barriers",
-    "transfer": "copies between devices",
+    "transfer": "transfers between devices",
     "dependency": "gaps on the device between a kernel and the one that waits for it",
 }
 
@@ -228,7 +228,7 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
         "the host, which issues more slowly than the device computes": host >= others and host > 0,
-        "copies between devices": most == "transfer",
+        "transfers between devices": most == "transfer",
         "the device: kernels side by side want more than there is": crowded,
         "its own critical path: no other plan is much quicker, only quicker operators are": trace.makespan
         <= _CLOSE * limits.best,

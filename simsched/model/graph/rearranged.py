@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simsched.base.numeric import frozen
 from simsched.model.graph import columns as by
 from simsched.model.graph.collective import Collective
-from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints
 from simsched.model.graph.operator import Operator, Work
 from simsched.model.graph.opgraph import OpGraph
 
@@ -23,6 +23,14 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     """
     graph_ = OpGraph.__new__(OpGraph)
     graph_.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
+    return graph_
+
+
+def with_blocks(graph: OpGraph, blocks: Ints) -> OpGraph:
+    """Return a graph with other numbers of blocks of its kernels, shape (n_kernels,), all else shared; O(V)."""
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
+    graph_.__dict__.update(kernel_blocks=frozen(np.array(blocks, np.int64)))
     return graph_
 
 

@@ -16,7 +16,7 @@ _PART_LENGTHS: Final = {
     tensor: tuple(int(least * 2 ** (i / 2)) for i in range(13)) for tensor, least in ((True, 512), (False, 128))
 }
 """Lengths of the parts of a sum that are tried, with tensor cores and without."""
-_BIASED: Final = 2.0
+_BIASED: Final = 3.0
 """How many times as long a part of the sum takes without tensor cores where a bias is added at the end."""
 _SPLIT_BLOCKS: Final = 1.5
 """Most blocks of a product with a split sum, for each SM."""

@@ -12,7 +12,7 @@ from simsched.model.program import LAUNCH, RECORD, SYNC, Copies
 from workloads.formats.kineto.collectives import short_name
 from workloads.formats.kineto.events import MeasuredKind
 from workloads.formats.kineto.issuing import IssuedStep
-from workloads.formats.kineto.step import TracedStep
+from workloads.formats.kineto.step import Silence, TracedStep
 from workloads.formats.kineto.traced import Measured, TracedProgram
 
 
@@ -111,11 +111,19 @@ def _measurements(step: TracedStep, issued: IssuedStep) -> Measured:
         collectives=step.collectives(),
         begin=begin,
         n_own=step.n_own,
+        n_graphs=len(step.nodes),
+        silence=_in_us(step.longest_silence()),
         is_stated=step.is_stated,
         blocking=+issued.blocking,
         ready=np.array(issued.ready) / 1e3,
         kernels=tuple(step.kind(op).name for op in range(step.n_own)),
     )
+
+
+def _in_us(silence: Silence | None) -> tuple[float, float] | None:
+    if silence is None:
+        return None
+    return silence.begin / 1e3, silence.length / 1e3
 
 
 def _numbers(step: TracedStep, issued: IssuedStep) -> dict[int, int]:

@@ -22,7 +22,7 @@ COLLECTIVES: Final[Mapping[str, str]] = {
     "by what they do": "(?<![a-z])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)",
 }
 """Library of collectives -> pattern in the names of its kernels, without their types and in any case."""
-CATEGORIES: Final = ("nccl", "collective", "communication")
+CATEGORIES: Final = ("nccl", "collective", "collective_comm", "communication")
 """Categories of events that are collectives, whatever their names."""
 NAME = "Collective name"
 GROUP = "Process Group Name"

@@ -52,28 +52,43 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def measured_device(header: dict[str, Any], number: int | None, source: str) -> MeasuredDevice | None:
-    """Return the stated properties of the GPU of that number; None if the trace states none."""
+    """Return the stated properties of the GPU of that number; None if the trace states none.
+
+    Where the trace states other GPUs than that, and all of these are alike, it is like them.
+    """
     properties = Record(header, source).records("deviceProperties", [])
-    for row in properties if number is not None else ():
-        if row.take("id", int) == number:
-            major = row.take("computeMajor", int, None)
-            minor = row.take("computeMinor", int, None)
-            properties_of = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
-            if major is None or minor is None:
-                capability = None
-            else:
-                capability = f"{major}.{minor}"
-            name = row.take("name", str)
-            if not name:
-                name = f"device {number}"
-                _logger.warning("%s: device %d has no name; it is called %r", source, number, name)
-            try:
-                return MeasuredDevice(name, compute_capability=capability, **properties_of)
-            except CostError as error:
-                raise FormatError(f"{row.where}: {error}") from error
-    if properties:
-        _logger.warning("%s: nothing is said of device %s, on which kernels ran", source, number)
+    if number is None or not properties:
+        return None
+    others = []
+    for row in properties:
+        its = row.take("id", int)
+        device = _device_in(row, its)
+        if its == number:
+            return device
+        others.append(device)
+    _logger.warning("%s: nothing is said of device %s, on which kernels ran", source, number)
+    if all(device == others[0] for device in others):
+        return others[0]
     return None
+
+
+def _device_in(row: Record, number: int) -> MeasuredDevice:
+    """Return a device of the list of properties."""
+    major = row.take("computeMajor", int, None)
+    minor = row.take("computeMinor", int, None)
+    properties_of = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
+    if major is None or minor is None:
+        capability = None
+    else:
+        capability = f"{major}.{minor}"
+    name = row.take("name", str)
+    if not name:
+        name = f"device {number}"
+        _logger.warning("%s: device %d has no name; it is called %r", row.where, number, name)
+    try:
+        return MeasuredDevice(name, compute_capability=capability, **properties_of)
+    except CostError as error:
+        raise FormatError(f"{row.where}: {error}") from error
 
 
 def traced_device(measured: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
+from itertools import count
 from math import prod
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
@@ -14,8 +15,9 @@ import numpy.typing as npt
 from simsched.base.errors import FormatError, GraphError, brief_text
 from simsched.base.numeric import is_count
 from simsched.model import Floats, Ints, Kernel
+from workloads.formats.kineto.apis import CALLS, SYNCS, launches_graph
 from workloads.formats.kineto.collectives import CATEGORIES, GROUP, RANKS, SEQUENCE, is_collective
-from workloads.formats.kineto.text import Readers, place, walk
+from workloads.formats.kineto.text import Reader, Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
 _LONGEST: Final = float(2**43)  # us, 101 days
@@ -23,17 +25,18 @@ _LONGEST: Final = float(2**43)  # us, 101 days
 _EXACT_FLOAT: Final = float(2**43)
 _PEEKED: Final = 200
 _N_ACTIVITY: Final = 12
+_PLACES: Final = (3, 4)  # device and stream among the values of an activity
+_MOST_PLACES: Final = 2**31
 
+_last_number: Final = re.compile(r".*?(0x[0-9a-fA-F]+|(?<![0-9])[1-9][0-9]*|0)\s*$").match
 _first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
-_graph_launch = re.compile(r"(cu(da)?|hip)GraphLaunch").match
 
 # Releases before 1.11 called the categories otherwise.
 _HOSTS: Final = (
     ("cpu_op", "Operator"),
     ("user_annotation",),
-    ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver"),
+    CALLS,
 )  # operators, annotations, calls
-_SYNC: Final = "cuda_sync"
 _SYNC_FIELDS: Final = (
     "stream",
     "wait_on_cuda_event_record_corr_id",
@@ -90,7 +93,7 @@ class HostEvents(Columns):
     @property
     def of_graph(self) -> npt.NDArray[np.bool_]:
         """Whether each launches a captured graph."""
-        return self.are(_graph_launch)
+        return self.are(launches_graph)
 
 
 @dataclass(frozen=True)
@@ -203,12 +206,22 @@ class _Collector:
         self._hosts: tuple[list[Any], ...] = ([], [], [])
         self._syncs: list[Any] = []
         self._activities: list[Any] = []
-        self.readers: Readers = (
+        readers: Readers = (
             {cat: partial(self._on_host, rows) for cats, rows in zip(_HOSTS, self._hosts, strict=True) for cat in cats}
-            | {_SYNC: self._on_sync}
+            | dict.fromkeys(SYNCS, self._on_sync)
             | dict.fromkeys(_KERNEL, self._on_kernel)
             | dict.fromkeys(_COPY, self._on_copy)
         )
+        if not strict:
+            readers = {cat: partial(self._tolerate, read) for cat, read in readers.items()}
+        self.readers = readers
+
+    def _tolerate(self, read: Reader, at: int, event: dict[str, Any], args: Any) -> None:
+        """Read an event; one that lacks a needed field is counted."""
+        try:
+            read(at, event, args)
+        except (KeyError, TypeError, AttributeError):
+            self._n_unusable += 1
 
     def _on_host(self, rows: list[Any], at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         name = self._names[event["name"]]
@@ -241,6 +254,12 @@ class _Collector:
         if kind == len(self._first_of_kind):
             self._first_of_kind.append(at)
         get = args.get
+        if self._strict:
+            ids = get("device", 0), get("stream", 0), args["correlation"]
+        else:  # the process and the thread of an activity are its device and its stream
+            pid = event.get("pid", 0)
+            tid = event.get("tid", 0)
+            ids = get("device", pid), get("stream", tid), get("correlation", 0)
         if GROUP in args:
             group = self._groups[str(get(GROUP)), str(get(RANKS, ""))]
         else:
@@ -250,9 +269,7 @@ class _Collector:
                 at,
                 event["ts"],
                 event["dur"],
-                get("device", 0),
-                get("stream", 0),
-                args["correlation"],
+                *ids,
                 _external(args),
                 get("graph node id", 0),
                 kind,
@@ -300,13 +317,28 @@ class _Collector:
         )
 
     def _usable(self, rows: list[Any], width: int) -> list[Any]:
-        """Return rows of `width` values without the rows whose second or third value, a time, is unusable."""
+        """Return rows of `width` values without the rows whose second or third value, a time, is unusable.
+
+        Texts that are numbers count as such. Of activities, those without a usable device or stream go, too.
+        """
         if self._strict:
+            return rows
+        for field in (1, 2):
+            if str in set(map(type, rows[field::width])):
+                rows[field::width] = map(_number, rows[field::width])
+        if width == _N_ACTIVITY:
+            for field in _PLACES:
+                rows[field::width] = _place_numbers(rows[field::width])
+            are_places = min(min(rows[field::width], default=0) for field in _PLACES) >= 0
+        else:
+            are_places = True
+        if are_places and _are_times(rows[1::width], _LATEST) and _are_times(rows[2::width], _LONGEST):
             return rows
         bad = [
             k
             for k in range(0, len(rows), width)
             if not (_is_time(rows[k + 1], _LATEST) and _is_time(rows[k + 2], _LONGEST))
+            or (width == _N_ACTIVITY and (rows[k + _PLACES[0]] < 0 or rows[k + _PLACES[1]] < 0))
         ]
         self._n_unusable += len(bad)
         for k in reversed(bad):
@@ -361,8 +393,10 @@ class _Collector:
         return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
     def _counts(self, values: Sequence[Any], at: Sequence[int], field: str) -> Ints:
-        if not set(map(type, values)) <= {int} or not all(0 <= value < 2**31 for value in set(values)):
-            self._refuse(values, at, field, lambda x: type(x) is int and 0 <= x < 2**31, "must be a number below 2^31")
+        if not set(map(type, values)) <= {int} or not all(0 <= value < _MOST_PLACES for value in set(values)):
+            self._refuse(
+                values, at, field, lambda x: type(x) is int and 0 <= x < _MOST_PLACES, "must be a number below 2^31"
+            )
         return np.array(values, np.int64)
 
     def _refuse(
@@ -372,8 +406,62 @@ class _Collector:
         raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {brief_text(value)}")
 
 
+def _are_times(values: list[Any], most: float) -> bool:
+    """Return whether all values are times, without a look at each where they are plain numbers."""
+    if not set(map(type, values)) <= {int, float}:
+        return False
+    try:
+        us = np.array(values, np.float64)
+    except OverflowError:
+        return False
+    return bool(((us >= 0) & (us < most)).all())
+
+
 def _is_time(value: Any, most: float) -> bool:
     return type(value) in (int, float, Decimal) and 0 <= value < most
+
+
+def _number(value: Any) -> Any:
+    """Return a text as a number if it is one; anything else unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = Decimal(value.strip())
+    except InvalidOperation:
+        return value
+    if number.is_finite():
+        return number
+    return value
+
+
+def _place_numbers(values: list[Any]) -> list[int]:
+    """Return numbers of devices or streams, texts by the number at their end, -1 for what is none.
+
+    Numbers of 2^31 or more, as pointers are, get the free numbers in the order in which they come.
+    """
+    if set(map(type, values)) <= {int} and all(0 <= value < _MOST_PLACES for value in set(values)):
+        return values
+    numbers = [_place(value) for value in values]
+    used = {number for number in numbers if 0 <= number < _MOST_PLACES}
+    free = (number for number in count(max(used, default=-1) + 1) if number not in used)
+    codes: dict[int, int] = {}
+    for k, number in enumerate(numbers):
+        if number >= _MOST_PLACES:
+            if number not in codes:
+                codes[number] = next(free)
+            numbers[k] = codes[number]
+    return numbers
+
+
+def _place(value: Any) -> int:
+    if isinstance(value, str):
+        digits = _last_number(value)
+        if digits is None:
+            return -1
+        return int(digits[1], 0)
+    if type(value) in (int, float) and 0 <= value < _LATEST and value == int(value):
+        return int(value)
+    return -1
 
 
 def _external(args: dict[str, Any]) -> Any:
@@ -390,6 +478,7 @@ def _ids(values: Sequence[Any], none: int = 0) -> Ints:
             return np.array(values, np.int64)
         except OverflowError:
             pass
+    values = [int(x) if type(x) is str and x.isdecimal() else x for x in values]
     return np.array([x if type(x) is int and 0 <= x < 2**63 else none for x in values], np.int64)
 
 

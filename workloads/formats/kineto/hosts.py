@@ -1,6 +1,5 @@
 """Host threads and streams of a torch.profiler trace: the time that each has reached, and handed-over work."""
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from simsched.model.graph.columns import Ints
+from workloads.formats.kineto.apis import records_event
 from workloads.formats.kineto.events import HostEvents
 
-_records: Final = re.compile("(cuda|hip|cu)EventRecord").match
 _LEAST_NEXT: Final = 0.5
 """Part of the events that must be waited for before the next is recorded, for their order to tell which is which."""
 _SILENT: Final = 500_000
@@ -101,7 +100,7 @@ def records_by_order(calls: HostEvents, syncs: Mapping[int, tuple[int, ...]]) ->
         rows = np.zeros(0, np.int64)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     events = [waits[c] for c in calls.correlation[rows].tolist()]
-    records = np.flatnonzero(calls.are(_records))
+    records = np.flatnonzero(calls.are(records_event))
     for name in np.unique(calls.name[records]).tolist() if len(rows) else ():
         named = records[calls.name[records] == name]
         record_of = _by_order(calls, rows, events, named[np.argsort(calls.start[named], kind="stable")])

@@ -1,6 +1,5 @@
 """Instructions of host threads, from the calls of a torch.profiler trace."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,21 +9,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT
+from workloads.formats.kineto.apis import copies_blocking, frees, synchronises, synchronises_all, waits_for_event
 from workloads.formats.kineto.events import Codes
 from workloads.formats.kineto.hosts import HostThread, handed_over, next_launches, records_by_order
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.step import HELD, TracedStep
 
-_API: Final = "(cuda|hip|cu)"
-_WAIT: Final = re.compile(f"{_API}StreamWaitEvent")
-_SYNC: Final = re.compile(f"{_API}(Device|Ctx|Stream|Event)Synchronize")
-_ALL: Final = re.compile(f"{_API}(Device|Ctx)Synchronize")
-_BLOCKING_COPY: Final = re.compile(f"{_API}Mem(cpy|set)(?!.*Async)")
-_FREE: Final = re.compile(f"{_API}(Mem)?(Free|HostFree|HostUnregister)(?!.*Async)")
 _FREED: Final = 50_000
 """Ns within which a call that frees memory returns after the end of the operator that it waited for."""
 _UNEXPLAINED: Final = 50_000
 """Ns of idle time, without a traced cause, from which on an untraced cause is assumed to hold the operator."""
+_UNEXPLAINED_NODE: Final = 5_000
+"""The same for a node of a captured graph, between which and the one before it no host does anything."""
 _EVER: Final = 2**62
 
 
@@ -107,6 +103,7 @@ class _Issuer:
         self._record_of = records_by_order(self._calls, step.events.syncs)
         self._pending: dict[tuple[int, int], list[int]] = {}  # device and stream -> awaited since its last launch
         self._recorded: dict[int, list[int]] = {}  # row of a record -> the operators that end before it
+        self._is_issued = [call < 0 or op >= step.n_own for op, call in enumerate(step.call.tolist())]
         self._usual = round(1e3 * step.costs.get("launch", 0.0))
 
     def issue(self) -> IssuedStep:
@@ -153,11 +150,11 @@ class _Issuer:
             self._launch(thread, name, ops, start, end)
         elif call in self._recorded_later:
             self._record(thread, call, start)
-        elif _WAIT.match(name):
+        elif waits_for_event(name):
             self._wait(thread, call, start, end, following)
-        elif _SYNC.match(name):
+        elif synchronises(name):
             self._block(thread, name, self._awaited_ops(thread, call, name, start, end), start, end)
-        elif _FREE.match(name) and end - start > HELD:
+        elif frees(name) and end - start > HELD:
             self._block(thread, name, self._ended_within(start, end), start, end)
 
     def _row(self, thread: HostThread, action: int, lane: int, argument: int, start: int, end: int) -> None:
@@ -179,13 +176,15 @@ class _Issuer:
         thread.place = self._step.places[lane]
         self._pending.pop(thread.place, None)
         last = self._step.latest(ops)
-        may_block = _BLOCKING_COPY.match(name) is not None or "ageable" in self._step.kind(op).name
+        may_block = copies_blocking(name) is not None or "ageable" in self._step.kind(op).name
         blocks = self._end[last] <= end and may_block
         before = self._step.before[op]
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
         notified = min(end, max(start, self._start[op] - self._step.lag))
-        if blocks and held > notified - self._usual:  # it did not start before the stream was free
-            notified = min(notified, start + self._usual)
+        late = 0
+        if blocks and (held > notified - self._usual or held - start > HELD > self._start[op] - held):
+            notified = min(notified, start + self._usual)  # it did not start before the stream was free
+            late = max(0, self._start[op] - max(held + self._step.gap, notified + self._step.lag))
         begin = start
         if self._holds_untraced(lane, op, max(held, notified + self._step.lag)):
             self._row(thread, LAUNCH, lane, self._hold_number, start, notified)
@@ -198,17 +197,17 @@ class _Issuer:
         if len(ops) > 1:
             self._launch_nodes(thread, ops)
         if blocks:
-            self._block(thread, name, [last], notified, end)
+            self._block(thread, name, [last], notified, end, late)
 
-    def _holds_untraced(self, lane: int, op: int, free: int) -> bool:
+    def _holds_untraced(self, lane: int, op: int, free: int, least: int = _UNEXPLAINED) -> bool:
         """Note a hold if an operator waited without a traced cause; return whether it did.
 
-        It did if the device was idle for `_UNEXPLAINED` although the stream was free and the operator called for.
+        It did if the device was idle for longer than `least` although the stream was free and the operator called for.
         """
         start = self._start[op]
         self._issued.ready[op] = min(free, start) - self._begin
         idle = start - max(free, self._step.reached[op])
-        if idle <= _UNEXPLAINED:
+        if idle <= least:
             return False
         over = start - self._step.gap
         self._issued.untraced.append(Untraced(lane, op, min(free, over), over, idle))
@@ -221,6 +220,7 @@ class _Issuer:
 
     def _follow(self, thread: HostThread, op: int) -> None:
         """Add the dependencies that a launched operator has by its thread."""
+        self._is_issued[op] = True
         lane = self._lane_of[op]
         if lane not in thread.served:
             thread.served.add(lane)
@@ -233,29 +233,21 @@ class _Issuer:
         first_lane = self._lane_of[ops[0]]
         at = thread.cursor
         before = self._step.before[ops[0]]
-        latest: dict[int, int] = {first_lane: ops[0]}
-        for op in ops[1:]:
+        for op, previous, sources, _ in self._step.nodes[ops[0]]:
             lane = self._lane_of[op]
-            previous = latest.get(lane)
-            if previous is not None:
-                free = self._end[previous]
-            else:
-                free = -1
-            if previous is None and before >= 0:
+            if previous < 0 and before >= 0:
                 self._issued.n_waits += 1
                 self._depend(thread, lane, op, before, at, at)
-            others = [other for k, other in latest.items() if k != lane]
-            fits = [other for other in others if free < self._end[other] <= self._start[op] + TOLERANCE]
-            if fits and (previous is None or self._start[op] - free > TOLERANCE):
-                self._issued.n_waits += 1
-                self._issued.guessed_waits += 1
-                self._depend(thread, lane, op, self._step.latest(fits), at, at)
-            if self._holds_untraced(lane, op, max(free, self._holds.pop(lane, 0), at + self._step.lag)):
+            self._issued.n_waits += bool(sources)
+            self._issued.guessed_waits += bool(sources)
+            for source in sources:
+                self._depend(thread, lane, op, source, at, at)
+            free = max(self._end[previous] if previous >= 0 else 0, self._holds.pop(lane, 0), at + self._step.lag)
+            if self._holds_untraced(lane, op, free, _UNEXPLAINED_NODE):
                 self._row(thread, LAUNCH, lane, self._hold_number, at, at)
             self._row(thread, LAUNCH, lane, op, at, at)
             self._follow(thread, op)
-            latest[lane] = op
-        self._joins[first_lane] += [op for lane, op in latest.items() if lane != first_lane]
+        self._joins[first_lane] += [op for op in self._step.last_by_lane(ops) if self._lane_of[op] != first_lane]
 
     def _wait(self, thread: HostThread, call: int, start: int, end: int, following: int) -> None:
         """Let a stream wait for another one, by the ids of events or else by the rule."""
@@ -365,7 +357,7 @@ class _Issuer:
                 return [reached[lane]]
             return []
         fits = [op for op in reached if op >= 0]
-        if _ALL.match(name) or not fits:
+        if synchronises_all(name) or not fits:
             return fits
         if end - start < HELD and thread.last >= 0 and self._end[thread.last] <= end + TOLERANCE:
             return [thread.last]
@@ -381,8 +373,9 @@ class _Issuer:
             return [last]
         return []
 
-    def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int) -> None:
-        """Let a thread wait for the ends of operators."""
+    def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int, late: int = 0) -> None:
+        """Let a thread wait for the ends of operators, and take `late` ns more: what the last one was late by."""
+        ops = [op for op in ops if self._is_issued[op]]  # wrong records may put a call before the launch that it awaits
         if not ops:
             return
         events_of = self._issued.events_of
@@ -391,7 +384,7 @@ class _Issuer:
             self._row(thread, SYNC, -1, events_of[op], start, start)
         begin = max(thread.cursor, start)
         over = max(begin, min(end, self._end[last]))
-        thread.rows.append((SYNC, -1, events_of[last], begin - thread.cursor, max(0, end - over)))
+        thread.rows.append((SYNC, -1, events_of[last], begin - thread.cursor, max(0, end - over) + late))
         thread.host += begin - thread.cursor
         thread.cursor = max(begin, end)
         thread.behind = dict.fromkeys(ops)
@@ -400,6 +393,8 @@ class _Issuer:
 
     def _depend(self, thread: HostThread, lane: int, op: int, source: int, start: int, end: int) -> None:
         """Let a stream, and so its next operator (-1: none), wait for another operator."""
+        if not self._is_issued[source]:
+            return
         self._holds[lane] = max(self._holds.get(lane, 0), self._end[source])
         self._row(thread, WAIT, lane, self._issued.events_of[source], start, end)
         if op >= 0:
@@ -436,7 +431,9 @@ class _Issuer:
             lane = self._lane_of[op]
             at = max(self._begin, min(self._start[op] - lag, latest_call[op]))
             before = self._step.before[op]
-            if self._holds_untraced(lane, op, max(at + lag, self._end[before] if before >= 0 else 0)):
+            if self._holds_untraced(
+                lane, op, max(at + lag, self._end[before] if before >= 0 else 0), _UNEXPLAINED_NODE
+            ):
                 self._row(thread, LAUNCH, lane, self._hold_number, at, at)
             self._row(thread, LAUNCH, lane, op, at, at)
         return thread

@@ -44,7 +44,8 @@ COLUMNS: Final = (
     "ready2",
     "start2",
 )
-_ENDINGS: Final = (".json", ".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz")
+ENDINGS: Final = (".json", ".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz")
+"""Ends of the names of files that may hold traces."""
 _WAVES: Final = 4
 _BESIDE: Final = 0.95
 """Part of the time of a kernel beside another one from which on it counts as beside it."""
@@ -70,7 +71,7 @@ def read_all_pairs(sources: Sequence[str | os.PathLike[str]]) -> list[TracePairs
     """
     paths = [path for source in map(Path, sources) for path in (_files(source) if source.is_dir() else [source])]
     if not paths:
-        raise FileError(f"{', '.join(map(str, sources))}: nothing to read: no file ends in {', '.join(_ENDINGS)}")
+        raise FileError(f"{', '.join(map(str, sources))}: nothing to read: no file ends in {', '.join(ENDINGS)}")
     pairs = []
     for path in paths:
         try:
@@ -81,7 +82,7 @@ def read_all_pairs(sources: Sequence[str | os.PathLike[str]]) -> list[TracePairs
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.name.lower().endswith(_ENDINGS)]
+    return [path for path in sorted(folder.iterdir()) if path.name.lower().endswith(ENDINGS)]
 
 
 def pairs_of(program: TracedProgram, source: str) -> TracePairs:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
 from workloads.formats.kineto.assembly import assemble
@@ -44,8 +46,8 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
         The file; or the files of several ranks, which are put together. An archive, and a trace of several processes,
         has several ranks too.
     step
-        Number n of the annotation ``ProfilerStep#n``; None takes the last one, ``"all"`` the whole trace. A trace
-        without such annotations is one step.
+        Number n of the annotation ``ProfilerStep#n``; None takes the last one in which all ranks launched something,
+        ``"all"`` the whole trace. A trace without such annotations is one step.
     order
         Dependencies in the graph, see `read_kineto_graph`; the instructions are the same.
 
@@ -81,9 +83,10 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
     before the call. Those waits are counted as guessed.
 
     *Captured graphs.* The nodes of a graph that is launched run in the order of their start on each stream. The first
-    on a further stream waits for the operators before the graph; another one that started more than 2 us later than its
-    stream allowed waits for the node of another stream that ended last before it: a guessed wait. The next launch on
-    the stream of the first node waits for all nodes.
+    on a further stream waits for the operators before the graph. Waits between nodes are guessed where a node started
+    later than its stream allowed, and where no other node ran when it started (see `nodes_of`). The device's `hop` is
+    the median time from the ends of those nodes to its start. The next launch on the stream of the first node waits for
+    all nodes.
 
     *Earlier work.* Work that was launched before the step and ran into it is one operator for each stream, which is
     there from the beginning.
@@ -106,13 +109,35 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
         paths = list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
+    texts = [one for trace in paths for one in read_traces(trace)]
+    for k, (source, text) in enumerate(texts):
+        for other, its_text in texts[:k]:
+            if text == its_text:
+                raise FormatError(f"{source}: is the same trace as {other}; give the trace of another rank")
+    records = [
+        (source, repair(part)) for source, text in texts for part in by_process(read_events(text, source, strict=False))
+    ]
+    if step is None:
+        step = _last_step([rank.events for _, rank in records])
     programs = []
-    for source, text in (one for trace in paths for one in read_traces(trace)):
-        for part in by_process(read_events(text, source, strict=False)):
-            records = repair(part)
-            traced = TracedStep(records, source, _window(records.events, step, source))
-            programs.append(assemble(traced, issue(traced), by_streams=order == "streams"))
+    for source, rank in records:
+        traced = TracedStep(rank, source, _window(rank.events, step, source))
+        programs.append(assemble(traced, issue(traced), by_streams=order == "streams"))
     return together(programs)
+
+
+def _last_step(ranks: Sequence[Events]) -> int | None:
+    """Return the number of the last step in which all ranks called for work; None if there is none."""
+    common: set[int] | None = None
+    for events in ranks:
+        marks, _, _ = split_iterations(events, "ProfilerStep")
+        calls = events.calls
+        launching = calls.start[np.isin(calls.correlation, events.activities.correlation) & (calls.correlation > 0)]
+        used = np.unique(marks.of(launching)).tolist()
+        numbers = {marks.numbers[k] for k in used if marks.marked and k >= 0}
+        its = {number for number in numbers if number is not None}
+        common = its if common is None else common & its
+    return max(common or (), default=None)
 
 
 def _window(events: Events, step: int | str | None, source: str) -> Window:

@@ -321,6 +321,8 @@ class _Together:
             faults=faults,
             collectives=tuple(collectives),
             n_own=len(times),
+            silence=max((one.silence for one in of if one.silence), key=lambda one: one[1], default=None),
+            n_graphs=sum(one.n_graphs for one in of),
             is_stated=all(one.is_stated for one in of),
             blocking=sum((one.blocking for one in of), Counter[str]()),
             ready=self._ready(times),

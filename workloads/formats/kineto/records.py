@@ -1,6 +1,5 @@
 """Records of a torch.profiler trace that cannot be true: counted, and repaired where that is safe."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -9,13 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model import Ints
+from workloads.formats.kineto.apis import (
+    begins_capture,
+    copies,
+    ends_capture,
+    launches_early,
+    launches_graph,
+    launches_kernel,
+)
 from workloads.formats.kineto.events import Activities, Events, HostEvents
 from workloads.formats.kineto.join import first_with
 
 Flags = npt.NDArray[np.bool_]
 Rows = TypeVar("Rows", HostEvents, Activities)
 
-UNUSABLE: Final = "without a usable time"
+UNUSABLE: Final = "without a usable time or place"
 TWICE: Final = "written twice"
 ZERO: Final = "kernels of no duration"
 EARLY: Final = "kernels before their launch"
@@ -34,14 +41,6 @@ _FAR: Final = 10**9
 """Ns from a time of 0 to the median of all times above which 0 is not a time."""
 _MOST_EARLY: Final = 0.1
 """Part of the kernels before their launch from which on the clocks disagree, not the records."""
-
-_API: Final = "(cuda|hip|cu)"
-launches_kernel: Final = re.compile(f"{_API}.*Launch.*Kernel").match
-_copies: Final = re.compile(f"{_API}Mem(cpy|set)").match
-_launches_early: Final = re.compile(f"{_API}(LaunchKernelEx|GraphLaunch)").match
-_launches_graph: Final = re.compile(f"{_API}GraphLaunch").match
-_begins_capture: Final = re.compile(f"{_API}StreamBeginCapture").match
-_ends_capture: Final = re.compile(f"{_API}StreamEndCapture").match
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,12 @@ def _once(rows: Rows, *keys: Ints) -> tuple[Rows, int]:
 
 
 def _second_of_a_launch(acts: Activities, calls: HostEvents, call: Ints) -> Flags:
-    """Return which activities are of a call that launches one kernel, but not its first one of that name there."""
+    """Return which activities of a call that launches one kernel are not its first one of that name on a device."""
     is_second = np.zeros(len(acts), bool)
     of_launch = np.flatnonzero((call >= 0) & calls.are(launches_kernel)[call] if len(calls) else call >= 0)
-    order = of_launch[np.lexsort((acts.start[of_launch], acts.what[of_launch], call[of_launch]))]
-    is_second[order[1:]] = (np.diff(call[order]) == 0) & (np.diff(acts.what[order]) == 0)
+    keys = call[of_launch], acts.what[of_launch], acts.device[of_launch]
+    order = of_launch[np.lexsort((acts.start[of_launch], *keys))]
+    is_second[order[1:]] = np.logical_and.reduce([np.diff(key[order]) == 0 for key in (call, acts.what, acts.device)])
     return is_second
 
 
@@ -131,9 +131,9 @@ def _one_after_the_other(acts: Activities, calls: HostEvents, call: Ints) -> tup
     if not (same & (end[:-1] > start[1:] + _ROUNDED)).any():
         return acts, long
     may = np.zeros(len(acts), bool)
-    may[call >= 0] = calls.are(_launches_early)[call[call >= 0]]
+    may[call >= 0] = calls.are(launches_early)[call[call >= 0]]
     in_graph = np.zeros(len(acts), bool)
-    in_graph[call >= 0] = calls.are(_launches_graph)[call[call >= 0]]
+    in_graph[call >= 0] = calls.are(launches_graph)[call[call >= 0]]
     over = end.tolist()
     follows = same.tolist()
     for k, begin in enumerate(start.tolist()[1:], 1):
@@ -164,7 +164,7 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
     faults[OVERLAPPING] = int((same & (start[1:] + _ROUNDED < end[:-1]) & (end[1:] > end[:-1] + _ROUNDED)).sum())
     has_record = np.isin(calls.correlation[order], acts.correlation) & (calls.correlation[order] > 0)
     is_launch = calls.are(launches_kernel)[order]
-    is_copy = calls.are(_copies)[order]
+    is_copy = calls.are(copies)[order]
     lacks = (is_launch | is_copy) & ~has_record & ~_is_captured(calls, order)
     for k in np.flatnonzero(lacks).tolist():  # a call of the runtime around one of the driver
         inside = k > 0 and same[k - 1] and end[k] <= end[k - 1] and has_record[k - 1]
@@ -177,8 +177,8 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
 
 def _is_captured(calls: HostEvents, order: Ints) -> Flags:
     """Return which calls, by thread and start, are captured into a graph instead of launched."""
-    begins = calls.are(_begins_capture)[order].tolist()
-    ends = calls.are(_ends_capture)[order].tolist()
+    begins = calls.are(begins_capture)[order].tolist()
+    ends = calls.are(ends_capture)[order].tolist()
     is_captured = np.zeros(len(order), bool)
     if not any(begins):
         return is_captured

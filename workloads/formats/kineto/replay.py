@@ -18,6 +18,7 @@ from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
 from simsched.simulator import simulate
+from workloads.formats.kineto.dispatch import as_dispatched
 from workloads.formats.kineto.traced import TracedProgram
 
 STREAMS: Final = ("traced", "one")
@@ -213,7 +214,7 @@ def replay_traced(
         cluster = cluster.replace_devices(contention=is_contended(program))
     is_shared = cluster == program.cluster.replace_devices(contention=True)
     times = np.array(times_alone(program) if is_shared else program.graph.time)
-    replayed = _with_host(program, changes)
+    replayed = _with_host(as_dispatched(program), changes)
     for change in changes:
         _hasten(program, times, change)
     if streams == "one":
@@ -237,7 +238,8 @@ def is_contended(program: TracedProgram) -> bool:
     cluster = program.cluster
     shared = cluster.replace_devices(contention=True)
     try:
-        contended = program.over(with_times(program.graph, times_alone(program)))
+        runs_beside = as_dispatched(program)
+        contended = runs_beside.over(with_times(runs_beside.graph, times_alone(program)))
         errors = [
             TraceReplay(program, simulate(runs, on)).start_error
             for runs, on in ((program, cluster), (contended, shared))
@@ -258,10 +260,11 @@ def times_alone(program: TracedProgram) -> Floats:
         return memo
     measured = np.array(program.graph.time)
     cluster = program.cluster.replace_devices(contention=True)
+    dispatched = as_dispatched(program)
     times = measured
     took = np.empty_like(measured)
     for _ in range(_TURNS):
-        trace = simulate(program.over(with_times(program.graph, times)), cluster)
+        trace = simulate(dispatched.over(with_times(dispatched.graph, times)), cluster)
         kernels = trace.kind == KERNEL
         took[trace.item[kernels]] = (trace.end - trace.start)[kernels]
         slowed = np.divide(took, measured, out=np.ones_like(took), where=measured > 0)
@@ -270,7 +273,7 @@ def times_alone(program: TracedProgram) -> Floats:
     return times
 
 
-def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
+def _with_host(program: Program, changes: Sequence[Change]) -> Program:
     """Return the program with other times of calls."""
     assert program.own is not None
     own = np.array(program.own)

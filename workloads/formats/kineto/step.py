@@ -1,8 +1,7 @@
 """The operators of one step of a torch.profiler trace: their streams, devices and measured times."""
 
 import logging
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -12,6 +11,8 @@ import numpy as np
 from simsched.base.errors import ClusterError, FormatError
 from simsched.model import Cluster, Device, Floats, Ints, Kernel
 from simsched.model.cluster import occupancy
+from workloads.formats.kineto.apis import launches_early, launches_kernel
+from workloads.formats.kineto.captured import CapturedNode, nodes_of
 from workloads.formats.kineto.collectives import RankCollective, communicators, short_name
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, Codes, MeasuredKind
@@ -24,14 +25,11 @@ from workloads.formats.kineto.records import (
     Flags,
     Records,
     faults_of_calls,
-    launches_kernel,
 )
 from workloads.formats.kineto.streams import called_at, latest_ends_before
 
 _logger = logging.getLogger(__name__)
 
-_STARTS_EARLY: Final = re.compile("(cuda|hip|cu)(LaunchKernelEx|GraphLaunch)")
-"""Calls whose kernels may start before the previous kernel of their stream ends."""
 HELD: Final = 10_000
 """Ns from which on a call that synchronises counts as having waited."""
 _USUAL_LAG: Final = 2_000
@@ -40,6 +38,19 @@ _LONGEST_GAP: Final = 10_000
 """Ns between two kernels of a stream up to which the second one counts as queued."""
 _FEW: Final = 5
 """Fewest samples of which a median is taken."""
+
+
+_LONG_SILENCE: Final = 5_000_000
+"""Ns for which nothing is recorded, from which on that is told."""
+_SILENT_SHARE: Final = 0.2
+"""The same as a part of the step."""
+
+
+class Silence(NamedTuple):
+    """A time for which nothing is recorded: its begin in the step, and its length, in ns."""
+
+    begin: int
+    length: int
 
 
 class Window(NamedTuple):
@@ -53,6 +64,13 @@ class Window(NamedTuple):
         if self.step is None:
             return ""
         return f" in step {self.step}"
+
+    @property
+    def remedy(self) -> str:
+        """A remedy for a step in which nothing was launched, for the end of a message."""
+        if self.step is None:
+            return "; profile with ProfilerActivity.CUDA"
+        return "; choose another step, or all"
 
 
 class TracedStep:
@@ -79,6 +97,8 @@ class TracedStep:
         Ns from the end of a launch to the start of its kernel on an idle device.
     costs
         Measured fields of the device, in us.
+    nodes
+        Nodes of captured graphs without the first one of each launch, by that one.
     lane_at, lane_of, places, lanes
         Number of each device and stream, number of the stream of each operator, device and stream of each number, and
         the streams.
@@ -101,7 +121,7 @@ class TracedStep:
         called, latest = called_at(activities, calls, records.call)
         rows = np.flatnonzero((called >= window.begin) & (called < window.end))
         if not len(rows):
-            raise FormatError(f"{source}: nothing was launched on a GPU{window}")
+            raise FormatError(f"{source}: nothing was launched on a GPU{window}{window.remedy}")
         rows = rows[np.lexsort((activities.correlation[rows], activities.start[rows]))]
         runs_into_step = activities.start + activities.duration > window.begin
         earlier = np.flatnonzero((called < window.begin) & runs_into_step)
@@ -114,13 +134,14 @@ class TracedStep:
         self.latest_call: list[int] = latest[rows].tolist()
         self.start: list[int] = self.activities.start.tolist()
         self.end: list[int] = (self.activities.start + self.activities.duration).tolist()
-        self.lag, self.costs = self._measure_costs()
         self.lane_at = Codes()
         self.lane_of: list[int] = [
             self.lane_at[key]
             for key in zip(self.activities.device.tolist(), self.activities.stream.tolist(), strict=True)
         ]
         self.places: list[tuple[int, int]] = list(self.lane_at)
+        self.nodes = self._nodes()
+        self.lag, self.costs = self._measure_costs()
         self.lanes = [Stream() for _ in self.places]
         self.before = [-1] * len(rows)
         self._fill_lanes(called[rows].tolist())
@@ -153,6 +174,15 @@ class TracedStep:
             lane.called.append(max(int(time), lane.called[-1] if lane.called else 0))
             lane.ends.append(max(self.end[op], lane.ends[-1] if lane.ends else 0))
 
+    def _nodes(self) -> dict[int, list[CapturedNode]]:
+        """Return the nodes of each launch of a captured graph, without the first one, by the first one."""
+        launched: dict[int, list[int]] = defaultdict(list)
+        for op, call in enumerate(self.call[: self.n_own].tolist()):
+            if call >= 0:
+                launched[call].append(op)
+        several = [ops for ops in launched.values() if len(ops) > 1]
+        return {ops[0]: nodes_of(ops, self.lane_of, self.start, self.end) for ops in several}
+
     def _measure_costs(self) -> tuple[int, dict[str, float]]:
         """Return the ns from the end of a launch to the start of a kernel, and the costs of the device in us."""
         calls = self.events.calls
@@ -174,11 +204,15 @@ class TracedStep:
         follows = np.concatenate([[False], (np.diff(activities.stream[order]) == 0)])
         gap = start[order] - np.concatenate([[0], end[order][:-1]])
         queued = follows & has_call[order] & (call_end[order] + HELD < start[order] - gap) & (gap < _LONGEST_GAP)
+        waiting = [node for nodes in self.nodes.values() for node in nodes if node.lag >= 0]
+        queued &= ~np.isin(order, [node.op for node in waiting])
         costs: dict[str, float] = {}
         if launch >= 0:
             costs = {"launch": launch / 1e3, "launch_latency": (launch + max(0, lag)) / 1e3}
         if queued.sum() >= _FEW:
             costs["gap"] = float(np.maximum(0, gap[queued]).mean()) / 1e3
+        if len(waiting) >= _FEW:
+            costs["hop"] = max(0.0, float(np.median([node.lag for node in waiting]))) / 1e3
         return max(0, lag), costs
 
     def _make_cluster(self) -> Cluster:
@@ -187,6 +221,30 @@ class TracedStep:
         self.is_stated = all(device is not None for _, device in rows)
         devices = tuple(traced_device(device, name, self.costs, self.source) for name, device in rows)
         return Cluster(devices, name=devices[0].model)
+
+    def longest_silence(self) -> Silence | None:
+        """Return the longest time without a record of a host or a device.
+
+        Returns
+        -------
+        Silence or None
+            None if it is below 5 ms or below a fifth of the step.
+        """
+        parts = [self.events.operators, self.events.calls]
+        inside = [rows.take(np.flatnonzero(self._is_inside(rows.start))) for rows in parts]
+        begins = np.concatenate([[self.window.begin], *(rows.start for rows in inside), self.start])
+        ends = np.concatenate([[self.window.begin], *(rows.end for rows in inside), self.end])
+        order = np.argsort(begins, kind="stable")
+        reached = np.maximum.accumulate(ends[order])
+        silent = begins[order][1:] - reached[:-1]
+        k = int(np.argmax(silent))
+        whole = max(self.end[: self.n_own]) - self.window.begin
+        if silent[k] < max(_LONG_SILENCE, _SILENT_SHARE * whole):
+            return None
+        return Silence(int(reached[k]) - self.window.begin, int(silent[k]))
+
+    def _is_inside(self, times: Ints) -> Flags:
+        return (times >= self.window.begin) & (times < min(self.window.end, max(self.end[: self.n_own])))
 
     def kind(self, op: int) -> MeasuredKind:
         """Return the kind of an operator."""
@@ -210,7 +268,7 @@ class TracedStep:
         """Whether each operator starts before the previous one on its stream ends, and its call allows that."""
         may = np.zeros(len(self.start), bool)
         with_call = np.flatnonzero(self.call >= 0)
-        may[with_call] = self.events.calls.are(_STARTS_EARLY.match)[self.call[with_call]]
+        may[with_call] = self.events.calls.are(launches_early)[self.call[with_call]]
         before = np.array(self.before)
         early: Flags = may & (before >= 0) & (self.activities.start < np.array(self.end)[before])
         return early

@@ -32,7 +32,8 @@ _TRACES: Final = (".json", ".json.gz", ".json.zst")  # files of an archive that 
 _MOST_INFLATED: Final = 400
 _SMALL: Final = 1 << 26  # bytes that any file may inflate to
 
-Readers = Mapping[Any, Callable[[int, dict[str, Any], dict[str, Any]], None]]
+Reader = Callable[[int, dict[str, Any], dict[str, Any]], None]
+Readers = Mapping[Any, Reader]
 _NO_ARGUMENTS: Final[dict[str, Any]] = {}
 _EVENT: Final = object()  # placeholder of each event in the list, whose dictionary may be gone by then
 

@@ -54,6 +54,10 @@ class Measured:
         The names of the kernels, copies and memsets in full, for operators that were launched in the step.
     n_own
         Number of operators that were launched in the step; they come first.
+    silence
+        Begin and length in us of the longest time for which nothing is recorded; None if it is short.
+    n_graphs
+        Launches of captured graphs of several nodes.
     """
 
     cluster: Cluster
@@ -72,6 +76,8 @@ class Measured:
     blocking: Counter[str]
     ready: Floats
     kernels: tuple[str, ...]
+    silence: tuple[float, float] | None = None
+    n_graphs: int = 0
     ranks: int = 1
     n_met: int = 0
     waiting_us: float = 0.0
@@ -145,6 +151,10 @@ class TracedProgram(Program):
                 f"untraced: {100 * self.untraced_share:.1f} % of the step is idle that nothing in the trace explains; "
                 "it is kept"
             )
+        if of.silence is not None:
+            begin, length = of.silence
+            part = f"{100 * length / self.measured_makespan:.1f} % of the step, from {begin:.0f} us on,"
+            lines.append(f"silence: {part} has no record of a host or a device; it counts as time of the host")
         if of.n_early:
             lines.append(f"early starts: {of.n_early} kernels start before the one before them on their stream ends")
         if of.collectives:

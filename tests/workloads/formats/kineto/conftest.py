@@ -1,7 +1,7 @@
 """What tests of profiler traces share: an empty trace, and how one is read from a file."""
 
 import pytest
-from kineto_traces import KinetoTrace
+from kineto_traces import KinetoTrace, LaunchTrace
 
 from workloads.formats.kineto import read_kineto
 
@@ -9,6 +9,11 @@ from workloads.formats.kineto import read_kineto
 @pytest.fixture
 def trace():
     return KinetoTrace()
+
+
+@pytest.fixture
+def made(tmp_path):
+    return LaunchTrace(tmp_path / "made.json")
 
 
 @pytest.fixture

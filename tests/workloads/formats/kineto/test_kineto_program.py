@@ -4,36 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from kineto_traces import A100, CPU, KinetoTrace
+from kineto_traces import A100
 
 import simsched as ss
 from simsched.base.errors import SimschedError, WhatIfError
 from simsched.cli.run import run
 from simsched.experiments.whatif import parse_change
 from simsched.model.program import SYNC, WAIT
-from workloads import read_kineto_program
 from workloads.formats.kineto.program import read_kineto_graph
 from workloads.formats.kineto.replay import replay_traced, traced
 
 CLUSTER = ss.Cluster.preset("a100")
-
-
-class Made(KinetoTrace):
-    """A trace whose calls launch what is said beside them."""
-
-    def launch(self, ts, dur, start, length, *, stream=7, tid=CPU, name="k", call="cudaLaunchKernel"):
-        grid = {"grid": (64, 1, 1), "block": (256, 1, 1), "shared": 1024}
-        self.kernel(self.call(call, ts, dur, tid=tid), start, length, name, stream=stream, **grid)
-
-    def program(self, **options):
-        return read_kineto_program(self.write(self.path), **options)
-
-
-@pytest.fixture
-def made(tmp_path):
-    found = Made()
-    found.path = tmp_path / "made.json"
-    return found
 
 
 def starts(program, cluster=None):
@@ -59,7 +40,7 @@ def test_gaps_and_calls(made):
     program = made.program()
     assert (program.lead.tolist(), program.own.tolist()) == ([0, 25], [5, 6])
     assert (program.step, program.n_waits) == (None, 0)
-    assert program.graph.operators[0].kernels == (ss.Kernel(64, 256, 32, 1024),)
+    assert program.graph.operators[0].kernels == (ss.Kernel(64, 256, 32),)
     assert program.times.tolist() == [[7, 17], [38, 42]]
     cheap = program.cluster.replace_devices(launch=5.5, launch_latency=7.5, gap=0.0)
     assert starts(program, cheap) == [7, 38]
@@ -199,11 +180,23 @@ def test_collectives_keep_their_blocks(made):
     assert (op.kind, op.name, op.kernels[0].blocks) == ("collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL#0", 64)
 
 
+def test_a_device_that_is_not_listed(made):
+    """It is like the listed ones, if these are alike; else nothing is known of it."""
+    made.launch(0, 5, 7, 10)
+    for n, model in ((1, "NVIDIA A100-SXM4-40GB"), (2, "NVIDIA A100-SXM4-40GB"), (3, "h100")):
+        made.header["deviceProperties"] = [
+            A100 | {"id": 5 + k, "name": A100["name"] + "X" * (k == 2)} for k in range(n)
+        ]
+        program = made.program()
+        assert program.cluster.devices[0].model == model
+        assert program.of_trace.is_stated == (n < 3)
+
+
 @pytest.mark.parametrize(
     ("device", "said", "model"),
     [
         ({"name": ""}, "device 0 has no name", "device 0"),
-        ({"id": 3}, "nothing is said of device 0", "h100"),
+        ({"id": 3}, "nothing is said of device 0", A100["name"]),
         ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
     ],
 )
@@ -273,3 +266,29 @@ def test_command_line(two_streams, tmp_path, capsys, monkeypatch):
     found = json.loads(said("compare made.json --schedulers sequential --json"))
     assert found["trace"] == {"step": None, "waits": 0, "guessed_waits": 0}
     assert [row["scheduler"] for row in found["rows"]] == ["traced", "sequential"]
+
+
+def test_a_copy_that_waits_for_its_stream_is_no_time_of_the_host(made):
+    """A copy to pageable memory, called for at 20, begins 9 us after the kernel before it, within its call until 525.
+
+    If the kernel takes 50 us instead of 500, the copy and the kernel called for 5 us after it are 450 us earlier.
+    """
+    made.launch(0, 5, 7, 500)
+    copy = made.call("cudaMemcpyAsync", 20, 505)
+    made.copy(copy, 516, 4, name="Memcpy DtoH (Device -> Pageable)")
+    made.launch(530, 5, 537, 10)
+    program = made.program()
+    usual = replay_traced(program)
+    fast = replay_traced(program, [parse_change("operator.k#0.speed=10")])
+    assert usual.starts[2, 1] == pytest.approx(537, abs=2)
+    assert usual.starts[2, 1] - fast.starts[2, 1] == pytest.approx(450)
+
+
+def test_work_from_before_a_recording_waits_for_what_is_not_in_it(made):
+    """A kernel without a call begins 31 us after the recording, on a device that looks idle: that time is kept."""
+    made.call("cudaEventQuery", 0, 1)
+    made.kernel(900, 31, 10)
+    made.launch(5, 5, 43, 10)
+    program = made.program()
+    assert starts(program)[:2] == pytest.approx([31, 43], abs=2)
+    assert program.of_trace.untraced_us > 20
