@@ -141,8 +141,11 @@ class FakeDevice:
         program = prepare(self.backend, plan, repeats)
         self._fail(program.graph.name)
         self._work(warm)
-        latency, stamps = np.empty(repeats), list[Floats]()
-        spans, simulated_at, makespan = Spans(np.zeros((0, 2)), np.zeros((0, 2))), 0.0, 0.0
+        latency = np.empty(repeats)
+        stamps = list[Floats]()
+        spans = Spans(np.zeros((0, 2)), np.zeros((0, 2)))
+        simulated_at = 0.0
+        makespan = 0.0
         factors = np.exp(self.truth.noise * self._rng.standard_normal(repeats))
         for i in range(repeats):
             clock = self._clock()
@@ -177,7 +180,8 @@ class FakeDevice:
 
     def _stamp(self, times: Floats) -> Floats:
         """Return times as the timer shows them, whose steps begin at an arbitrary one."""
-        tick, phase = self.truth.tick, self._rng.uniform(0.0, self.truth.tick)
+        tick = self.truth.tick
+        phase = self._rng.uniform(0.0, self.truth.tick)
         return np.maximum(0.0, np.floor((times + phase) / tick) * tick - phase + tick / 2)
 
     def _issue(self, program: Program) -> float:
@@ -207,7 +211,8 @@ class FakeDevice:
 
     def _parts(self, op: Operator) -> tuple[float, float]:
         """Return the us that a kernel computes and moves bytes at the full clock, whichever is longer."""
-        device, kernel = self.truth.device, op.kernels[0]
+        device = self.truth.device
+        kernel = op.kernels[0]
         share = min(1.0, -(-kernel.threads // WARP) / device.saturating_warps)
         block = op.flops / kernel.blocks / (device.peak_rate(op.dtype) / device.sms * share)
         moving = op.nbytes / device.bandwidth
