@@ -1,7 +1,5 @@
 """What stands for a device: a backend that simulates; and for what was fitted to one: every time by one factor."""
 
-import os
-import signal
 from zlib import crc32
 
 import numpy as np
@@ -16,19 +14,6 @@ from simsched.model import default_cost
 from simsched.model.backend import prepare
 from simsched.model.profile import MeasuredOperator, Profile, Replay
 from simsched.model.trace import measured_trace, spans_of
-from validation.hardware.sections import Plan
-
-TINY = Plan(
-    {"dag": ("random:layered,n_ops=10,n_layers=3,n_edges=16,time=20:100,seed=1", 1)},
-    kernels=("add 2",),
-    whole=(),
-    hios_sizes=(8,),
-    opara_sizes=(),
-    microbenchmarks=False,
-    in_situ=2,
-    schedulers=("sequential", "greedy", "heft", "opara"),
-    repeats=6,
-)
 
 
 class SimulatedBackend:
@@ -83,16 +68,6 @@ class SimulatedBackend:
 def make(gpus=1):
     """What the command line calls, as ``--backend stand_ins:make``."""
     return SimulatedBackend(gpus)
-
-
-def make_deadly():
-    """One whose process ends when it runs convolutions of 64 pixels."""
-
-    def before(program):
-        if program.graph.name == "convolutions-64":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return SimulatedBackend(before=before)
 
 
 def measured(graph, cluster, factor):

@@ -67,6 +67,14 @@ def test_more_streams_than_torch_compile_takes_are_remarked_upon():
     assert '"streams": 8' in found.commands["run it in PyTorch"]
 
 
+def test_a_number_format_is_named_where_it_is_known():
+    """Operators of a trace have times alone; what is computed without a time is in fp32 unless it says otherwise."""
+    half = ss.OpGraph([ss.Operator("a", "relu", dtype="fp16", nbytes=1e6), ss.Operator("b", time=5.0)])
+    plain = ss.OpGraph([ss.Operator("a", "relu", nbytes=1e6)])
+    formats = [ss.advise(graph, FREE, ["sequential"]).assumed["number format"] for graph in (half, plain)]
+    assert formats == ["fp16 and not stated (times are given)", "fp32"]
+
+
 def test_where_a_graph_is_slow_to_launch_one_launched_stream_is_advised():
     """A chain whose nodes are issued late in a captured graph: launching wins, and no sentence speaks of streams."""
     slow = ss.Cluster.preset("a100").replace_devices(graph_launch=1000.0)

@@ -85,7 +85,7 @@ def with_biases(graph: OpGraph) -> OpGraph:
 
 
 def without_io(graph: OpGraph) -> OpGraph:
-    """Return the graph without the vertices of `IO_KINDS`, those of kind `SIZE`, and their edges.
+    """Return the graph without the vertices of `IO_KINDS`, vertices of kind `SIZE`, and their edges.
 
     Raises
     ------

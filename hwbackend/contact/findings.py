@@ -190,7 +190,7 @@ def _product(dtype: str) -> Callable[[Json, ContactRecord, Device], DoctorFindin
 
 
 def _judge_rate(matter: str, rate: float, sheet: float, unit: float, name: str, consequence: str) -> DoctorFinding:
-    """Return what a rate means beside that of the data sheet; both are of bytes or FLOP per us."""
+    """Return what a rate means beside the rate in the data sheet; both are of bytes or FLOP per us."""
     part = rate / sheet
     seen = f"{rate * unit:.0f} {name}, {part:.0%} of the data sheet"
     if part > _ABOVE:

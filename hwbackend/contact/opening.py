@@ -1,6 +1,7 @@
 """`open_device`: the device of a contact by name."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from hwbackend.contact.cuda import ContactGpu
@@ -32,5 +33,8 @@ def open_device(name: str, options: Mapping[str, Any]) -> ContactDevice:
             return FakeDevice(**options)
         except TypeError as error:
             raise BackendError(f"the fake device: {error}") from error
+    if name == "torch":
+        options = {"spans": "events", **options}  # a profiler would slow all that is measured after it
     backend = get(name, **options)
-    return ContactGpu(backend) if name in _BY_CUDA else BackendDevice(backend)
+    is_gpu = name in _BY_CUDA or (getattr(backend, "device", None) == "cuda" and find_spec("cupy") is not None)
+    return ContactGpu(backend) if is_gpu else BackendDevice(backend)

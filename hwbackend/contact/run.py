@@ -110,7 +110,7 @@ def _given_up(record: ContactRecord) -> list[str]:
 
 
 class _Budget:
-    """The time of a run: that of the wall, or of virtual devices what their processes say."""
+    """The time of a run: wall time, or the time that virtual devices report."""
 
     def __init__(self, seconds: float, *, is_virtual: bool) -> None:
         self._seconds = seconds

@@ -168,7 +168,7 @@ class CupyBackend:
         Raises
         ------
         BackendError
-            If it cannot be run here, an output differs from that of sequential execution, or a call of CUDA fails; all
+            If it cannot be run here, an output differs from sequential execution, or a call of CUDA fails; all
             that was allocated is free then.
         """
         program = prepare(self, schedule, repeats, warmup)
@@ -234,7 +234,7 @@ class _PlacedWork:
         self.reference[op] = values
 
     def largest_error(self, run: Run) -> float:
-        """Return the largest difference of an output from that of sequential execution, over its largest value."""
+        """Return the largest difference of an output from sequential execution, over its largest value."""
         largest = 0.0
         for op, device, values in run.outputs():
             expected, name = self.reference[op], self.graph.names[op]

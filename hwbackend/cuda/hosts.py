@@ -55,7 +55,7 @@ class Hosts:
                 _logger.warning("%s does not end: a call of CUDA does not return", thread.name)
 
     def run(self, first: Sequence[Call], calls: Sequence[Sequence[Call]]) -> None:
-        """Make the calls `first`, then those of every thread at the same time; raise what the first to fail raised."""
+        """Make the calls `first`, then the calls of all threads at the same time; raise the first failure."""
         for gate in self._gates:
             gate.clear()
         self._failed = []

@@ -94,7 +94,7 @@ class Run:
         self._stack.close()
 
     def _issue_calls(self, stack: ExitStack, *, traced: bool) -> list[list[Call]]:
-        """Return the calls of each host thread; of a graph that of launching it."""
+        """Return the calls of each host thread; a graph has one call, which launches it."""
         calls = self._streams.calls(self._buffers, self._launched, self._functions, traced=traced)
         if self._program.execution != "graph":
             return calls

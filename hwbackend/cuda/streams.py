@@ -13,7 +13,7 @@ from hwbackend.cuda.errors import quietly
 from hwbackend.cuda.interface import Call, CudaApi, Function
 from hwbackend.cuda.operators import Launched
 from hwbackend.executor.issue import issue
-from hwbackend.executor.lanes import Lane, crossing_events, ends_of, lanes_of, threads_of
+from hwbackend.executor.lanes import Lane, crossing_events, ends_of, priorities_of, threads_of
 from hwbackend.kernels.launches import CudaLaunch
 from simsched.base.errors import BackendError
 from simsched.model.program import COPY, LAUNCH, RECORD, Program
@@ -57,17 +57,14 @@ class Streams:
 
     Notes
     -----
-    The priority of a stream is the most urgent among its operators; those that differ are numbered from 0, the
-    least urgent, downwards, and CUDA takes as many as it has.
+    The priority of a stream is the most urgent among its operators, as `priorities_of` numbers them.
     """
 
     def __init__(self, api: CudaApi, program: Program, physical: Sequence[int]) -> None:
         self.api, self.program, self.physical = api, program, physical
         self._stack = ExitStack()
-        urgent = lanes_of(program)
-        self.lanes: tuple[Lane, ...] = tuple(urgent)
-        levels = sorted({level for level in urgent.values() if level is not None}, reverse=True)
-        self._priority = {lane: -levels.index(level) if level is not None else 0 for lane, level in urgent.items()}
+        self._priority = priorities_of(program)
+        self.lanes: tuple[Lane, ...] = tuple(self._priority)
         self.ends = ends_of(program)
         self.gates: Mapping[int, threading.Event] = {event: threading.Event() for event in crossing_events(program)}
         self.stream: dict[Lane, int] = {}
@@ -229,12 +226,12 @@ class _CallLists:
         for call in self._streams.copy_calls(self._buffers, functions, (device, stream), row, self._traced):
             self._add(device, call)
 
-    def drained(self, device: int, lanes: Sequence[Lane]) -> bool:
+    def is_drained(self, device: int, lanes: Sequence[Lane]) -> bool:
         for lane in lanes:
             self._add(device, partial(self._api.synchronize_stream, self._streams.stream[lane]))
         return True
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         self._hold(event, None)
         self._add(None, partial(self._api.synchronize_event, self._streams.events[event]))
         return True

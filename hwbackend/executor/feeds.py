@@ -13,7 +13,7 @@ from simsched.rewriting.draft import Slice, slices_of
 
 
 class Feed(NamedTuple):
-    """Input of an operator by one edge.
+    """What an operator reads by one edge.
 
     `producer` is the operator that wrote it, `copy` the row of the copy that brings it here or -1; `part` is read
     of it if it is not None, else its first `n` elements.
@@ -26,9 +26,9 @@ class Feed(NamedTuple):
 
 
 class _Proof:
-    """A driver that runs nothing and tracks the work that surely precedes, as bits: operators, then copies.
+    """A driver that moves nothing and keeps what is known to have happened, as bits: operators, then copies.
 
-    The bits of a stream precede its next work; the bits of a host thread precede everything that it issues.
+    Known to a stream is what its next work comes after; known to a host thread, what all that it issues comes after.
     """
 
     def __init__(self, program: Program) -> None:
@@ -70,12 +70,12 @@ class _Proof:
             raise self._refusal(f"a copy of {self._name(op)} may start before it is there")
         self._streams[device, stream] = known | 1 << (len(self.found) + row)
 
-    def drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
+    def is_drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
         for stream in self._compute.get(device, ()):
             self._hosts[self.thread] |= self._streams[device, stream]
         return True
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         self._hosts[self.thread] |= self._events[event]
         return True
 
@@ -83,7 +83,7 @@ class _Proof:
         return self._streams.get((device, stream), 0) | self._hosts[self.thread]
 
     def _feed_of(self, op: int, feed: Feed, device: int, known: int) -> Feed:
-        """Return the input of an operator by an edge; of several copies, the one whose size is read."""
+        """Return what an operator reads by an edge; of several copies, the one of the size that is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
             row = -1
@@ -105,12 +105,12 @@ class _Proof:
 
 
 def feeds_of(program: Program) -> list[list[Feed]]:
-    """Return the inputs of each operator, in the order of its edges, and the copies that bring them.
+    """Return what each operator reads, in the order of its edges, and by which copy.
 
     Raises
     ------
     BackendError
-        If events, streams and barriers do not order an operator or a copy after its inputs.
+        If events, streams and barriers do not see to it that an operator or a copy comes after what it reads.
 
     Notes
     -----
@@ -122,7 +122,7 @@ def feeds_of(program: Program) -> list[list[Feed]]:
 
 
 def sequential_feeds(graph: OpGraph) -> list[list[Feed]]:
-    """Return the inputs of each operator, in the order of its edges, if all operators run on one device."""
+    """Return what each operator reads, in the order of its edges, where all run on one device."""
     ptr, order = graph.incoming
     found = []
     for i, (a, b) in enumerate(pairwise(ptr.tolist())):

@@ -11,8 +11,8 @@ from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
 class Driver(Protocol):
     """The calls that carry out instructions, one after the other.
 
-    A driver that issues at once answers `drained` and `passed` by asking the device. A driver that writes lists of
-    calls for host threads of its own, to be made later, adds the call that blocks and answers yes.
+    A driver that issues at once answers `is_drained` and `has_passed` by asking the device. A driver that writes lists
+    of calls for host threads of its own, to be made later, adds the call that blocks and answers yes.
 
     Attributes
     ----------
@@ -34,10 +34,10 @@ class Driver(Protocol):
     def copy(self, row: int, device: int, stream: int, /) -> None:
         """Start row number `row` of the program's copies."""
 
-    def drained(self, device: int, lanes: Sequence[Lane], /) -> bool:
+    def is_drained(self, device: int, lanes: Sequence[Lane], /) -> bool:
         """Say whether the streams of a device that had launches since its last barrier have done all their work."""
 
-    def passed(self, event: int, /) -> bool:
+    def has_passed(self, event: int, /) -> bool:
         """Say whether an event, which was recorded, has run."""
 
 
@@ -66,12 +66,12 @@ def issue(program: Program, threads: Sequence[Sequence[Row]], driver: Driver) ->
                 if action in (WAIT, SYNC) and not issued[argument]:
                     break
                 if action == BARRIER:
-                    if not driver.drained(device, tuple(busy.get(device, ()))):
+                    if not driver.is_drained(device, tuple(busy.get(device, ()))):
                         polls = True
                         break
                     busy.pop(device, None)
                 elif action == SYNC:
-                    if not driver.passed(argument):
+                    if not driver.has_passed(argument):
                         polls = True
                         break
                 elif action == LAUNCH:

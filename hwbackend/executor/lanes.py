@@ -56,6 +56,16 @@ def lanes_of(program: Program) -> dict[Lane, int | None]:
     return lanes
 
 
+def priorities_of(program: Program) -> dict[Lane, int]:
+    """Return the priority of each stream as CUDA numbers them: 0 is the least urgent, and those before it are below.
+
+    The priorities of a program that differ are numbered from 0 downwards; CUDA takes as many as it has.
+    """
+    urgent = lanes_of(program)
+    levels = sorted({level for level in urgent.values() if level is not None}, reverse=True)
+    return {lane: 0 if level is None else -levels.index(level) for lane, level in urgent.items()}
+
+
 def crossing_events(program: Program) -> tuple[int, ...]:
     """Return the events that one host thread records and another waits for.
 

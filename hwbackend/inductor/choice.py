@@ -22,8 +22,27 @@ LEAST_GAIN: Final = 0.02
 
 _logger = logging.getLogger(__name__)
 _TO_SIGMA: Final = 1.4826  # of a normal distribution, from its median absolute deviation
-_OF_MEDIAN: Final = 1.2533  # standard error of a median, in standard errors of a mean
+_OF_MEDIAN: Final = 1.2533  # standard error of a median, over the one of a mean
 _SIGMAS: Final = 3.0
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """The order of kernels on streams that was measured.
+
+    Parameters
+    ----------
+    kernels
+        Names of those that launch, in the order in which they are issued.
+    streams
+        The stream of each.
+    timed
+        How many had a time of each source, see `hwbackend.inductor.report.Report`.
+    """
+
+    kernels: tuple[str, ...]
+    streams: tuple[int, ...]
+    timed: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -40,12 +59,15 @@ class VariantChoice:
         Time in us by which a variant had to be faster than the one that was chosen before it.
     rounds
         How often each was measured.
+    plan
+        Of a variant with streams: measured times of kernels, and so the plan, would not be the same again.
     """
 
     name: str
     times: Mapping[str, float]
     noise: Mapping[str, float]
     rounds: int
+    plan: KeptPlan | None = None
 
 
 def choose(
@@ -91,7 +113,7 @@ def choose(
 
 
 def key_of(parts: Sequence[Any]) -> str:
-    """Return the key of a choice, a digest of the texts of its parts."""
+    """Return a name for what a choice depends on, by the text of its parts."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
@@ -99,10 +121,16 @@ def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
     try:
         data = json.loads(_path(key).read_text())
-        return VariantChoice(str(data["name"]), dict(data["times"]), dict(data["noise"]), int(data["rounds"]))
+        plan = data["plan"]
+        if plan is not None:
+            timed = {source: int(count) for source, count in plan["timed"].items()}
+            plan = KeptPlan(tuple(map(str, plan["kernels"])), tuple(map(int, plan["streams"])), timed)
+        times = {name: float(time) for name, time in data["times"].items()}
+        noise = {name: float(time) for name, time in data["noise"].items()}
+        return VariantChoice(str(data["name"]), times, noise, int(data["rounds"]), plan)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         _logger.debug("%s", FormatError(f"the choice in {_path(key)} cannot be read: {error}"))
         return None
 

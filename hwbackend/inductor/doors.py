@@ -29,6 +29,15 @@ CAPTURED: Final[Mapping[str, Any]] = {"triton.cudagraphs": True}
 CHANNELS_LAST: Final[Mapping[str, Any]] = {"force_layout_optimization": True}
 FREEZING: Final[Mapping[str, Any]] = {"freezing": True}
 
+_TO_CALLER: Final = (
+    "dynamo_ctx",
+    "callback",
+    "_torchdynamo_orig_backend",
+    "_torchdynamo_orig_callable",
+    "_compiled_call_impl",  # of a module after `module.compile()`
+    "__func__",
+)
+
 Plan = Callable[[Sequence[FusedKernel], Sequence[Allocation]], StreamPlan]
 
 
@@ -49,7 +58,7 @@ def require_known(version: str) -> None:
 
 
 def compile_inductor(graph: Any, inputs: Sequence[Any], patches: Mapping[str, Any] | None = None) -> Any:
-    """Return Inductor's code for a graph of dynamo, which Inductor may change, with other settings."""
+    """Return what Inductor makes of a graph of dynamo, which it is free to change, with other settings."""
     from torch._inductor.compile_fx import compile_fx
 
     return compile_fx(graph, inputs, config_patches=dict(patches or {}) or None)
@@ -64,7 +73,7 @@ def copy_graph(graph: Any) -> Any:
 def frozen(graph: Any, inputs: Sequence[Any], weights: Sequence[bool]) -> Any:
     """Return a copy of a graph that has its weights as parameters of its own, for `freezing` to fold.
 
-    Its inputs stay; the inputs for weights are unused.
+    Its inputs stay; inputs that were weights are not used any more.
     """
     import torch
 
@@ -123,7 +132,7 @@ def outside_dynamo() -> Iterator[None]:
 
 
 def caller_of_backend(frame: Any) -> Any:
-    """Return the callable that one call of `torch.compile` made, from the frame that called the backend; or None."""
+    """Return what `torch.compile` made for one call of it, from the frame that called the backend; or None."""
     own = frame.f_locals.get("self")
     if type(own).__name__ == "_TorchCompileWrapper":
         return own
@@ -131,7 +140,7 @@ def caller_of_backend(frame: Any) -> Any:
 
 
 def callers_within(compiled: Any) -> list[Any]:
-    """Return the objects that `caller_of_backend` returned for a compiled model, of its own class."""
+    """Return what `caller_of_backend` returned for something compiled: an object of its own class, or none."""
     wanted = []
     seen = set[int]()
     pending = [compiled]
@@ -143,8 +152,7 @@ def callers_within(compiled: Any) -> list[Any]:
         if type(value).__name__ == "_TorchCompileWrapper":
             wanted.append(value)
             continue
-        for name in ("dynamo_ctx", "callback", "_torchdynamo_orig_backend", "_torchdynamo_orig_callable", "__func__"):
-            pending.append(getattr(value, name, None))
+        pending += [getattr(value, name, None) for name in _TO_CALLER]
         cells = getattr(value, "__closure__", None) or ()
         pending += [cell.cell_contents for cell in cells if type(cell.cell_contents).__module__.startswith("torch._")]
     return wanted
@@ -156,7 +164,7 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     Parameters
     ----------
     plan
-        Function from the kernels and their memory to the plan.
+        From the kernels and their memory to what is issued.
     report
         Is called with the plan.
 
@@ -179,12 +187,36 @@ def ordered_pass(plan: Plan, report: Callable[[StreamPlan, Sequence[FusedKernel]
     return after_fusion
 
 
+def marked_pass(report: Callable[[Sequence[FusedKernel], Mapping[str, Sequence[str]]], None]) -> Callable[[Any], Any]:
+    """Return a pass after fusion that keeps the order of Inductor and has each kernel annotated by its name.
+
+    Parameters
+    ----------
+    report
+        Is called with the kernels, and with the names of the functions of Triton that each of those that launch calls;
+        the names are there once the wrapper is written.
+    """
+
+    def after_fusion(nodes: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        kernels, _, _ = _read(nodes, V.graph)
+        marking = _Marking(V.graph, nodes, kernels)
+        report(kernels, marking.functions)
+        marking.install()
+        return nodes
+
+    return after_fusion
+
+
 def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[Allocation], int | None]:
     """Return the kernels of nodes, the memory that they touch, and the CUDA device, or None on the CPU."""
     devices = {node.get_device() for node in nodes} - {None}
     if len(devices) != 1:
         raise BackendError(f"its kernels are on {len(devices)} devices; streams are for one")
     (device,) = devices
+    if graph.cpp_wrapper:
+        raise BackendError("Inductor writes its wrapper in C++; streams need one in Python")
     if device.type not in ("cpu", "cuda"):
         raise BackendError(f"its kernels are on {device.type!r}; streams are for 'cuda'")
     _refuse(nodes)
@@ -253,7 +285,7 @@ def _launches(node: Any) -> bool:
 
 
 def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[Allocation], dict[str, int]]:
-    """Return allocations, and the number of each name's allocation: views, slices and changed versions share one."""
+    """Return allocations, and the number of that of each name: views, slices and changed versions have one."""
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -344,22 +376,13 @@ def _estimate(node: Any) -> float | None:
     return None
 
 
-class _Emission:
-    """Code between the kernels of one wrapper."""
+class _Writing:
+    """Lines before each kernel of one wrapper, and after the last one."""
 
-    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+    def __init__(self, graph: Any, nodes: Sequence[Any]) -> None:
         self._graph = graph
         self._scheduler = graph.scheduler
         self._nodes = list(nodes)
-        self._plan = plan
-        self._index = index
-        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
-        self._on = 0
-        self._begun = False
-
-    @property
-    def _is_forked(self) -> bool:
-        return self._index is not None and self._plan.n_streams > 1
 
     def install(self) -> None:
         """Install the hooks of the scheduler; the wrapper does not exist yet."""
@@ -370,10 +393,19 @@ class _Emission:
         def generate_planned(nodes: Any) -> Any:
             if [node.get_name() for node in nodes] != [node.get_name() for node in self._nodes]:
                 raise BackendError("Inductor changed its kernels after they were planned")
-            self._hook(self._graph.wrapper_code)
+            wrapper = self._graph.wrapper_code
+            leave = wrapper.codegen_device_guard_exit
+
+            def leave_after_end() -> Any:
+                self._end()
+                return leave()
+
+            wrapper.codegen_device_guard_exit = leave_after_end
+            self._hook(wrapper)
             return generate(nodes)
 
         def enter_lane(node: Any) -> Any:
+            self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
             self._before(node)
             return enter(node)
 
@@ -381,24 +413,80 @@ class _Emission:
         scheduler.enter_context = enter_lane
 
     def _hook(self, wrapper: Any) -> None:
+        """Change the wrapper before it is written."""
+
+    def _before(self, node: Any) -> None:
+        """Write the lines before a kernel."""
+
+    def _end(self) -> None:
+        """Write the lines after the last kernel."""
+
+    def _write(self, text: str) -> None:
+        self._graph.wrapper_code.writeline(text)
+
+
+class _Marking(_Writing):
+    """An annotation around each kernel, and the functions of Triton that it calls by its name."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], kernels: Sequence[FusedKernel]) -> None:
+        super().__init__(graph, nodes)
+        self.functions: dict[str, list[str]] = {kernel.name: [] for kernel in kernels if kernel.launches}
+        self._at: str | None = None
+
+    def _hook(self, wrapper: Any) -> None:
+        call = wrapper.generate_kernel_call
+
+        def note_and_call(function: str, *args: Any, **more: Any) -> Any:
+            if self._at is not None and more.get("triton", True):
+                self.functions[self._at].append(function)
+            return call(function, *args, **more)
+
+        wrapper.generate_kernel_call = note_and_call
+
+    def _before(self, node: Any) -> None:
+        if node.get_name() not in self.functions:
+            return
+        if self._at is None:
+            self._write("from hwbackend.inductor.profiled import Marks")
+            self._write("marks = Marks()")
+        self._at = node.get_name()
+        self._write(f"marks.on({self._at!r})")
+
+    def _end(self) -> None:
+        if self._at is not None:
+            self._write("marks.close()")
+
+
+class _Emission(_Writing):
+    """Streams, records and waits between the kernels, and no frees of what several streams touch."""
+
+    def __init__(self, graph: Any, nodes: Sequence[Any], plan: StreamPlan, index: int | None) -> None:
+        super().__init__(graph, nodes)
+        self._plan = plan
+        self._index = index
+        self._position = dict(zip((node.get_name() for node in nodes), plan.order, strict=True))
+        self._on = 0
+        self._begun = False
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._index is not None and self._plan.n_streams > 1
+
+    def _hook(self, wrapper: Any) -> None:
         free = wrapper.codegen_free
-        leave = wrapper.codegen_device_guard_exit
 
         def free_unless_kept(buffer: Any) -> Any:
             if buffer.get_name() in self._plan.kept:
                 return None
             return free(buffer)
 
-        def left() -> Any:
-            if self._is_forked:
-                self._write("streams.join()")
-            return leave()
-
         wrapper.codegen_free = free_unless_kept
-        wrapper.codegen_device_guard_exit = left
+
+    def _end(self) -> None:
+        if self._is_forked:
+            self._write("streams.join()")
 
     def _before(self, node: Any) -> None:
-        self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
         if not self._is_forked:
             return
         if not self._begun:
@@ -418,7 +506,7 @@ class _Emission:
             self._on = stream
 
     def _begin(self) -> None:
-        """Make the streams, after the memory that all of them read is in place."""
+        """Make the streams, once what all of them read is in its place."""
         self._begun = True
         wrapper = self._graph.wrapper_code
         copies = getattr(wrapper, "codegen_deferred_alignment_copies", None)
@@ -426,6 +514,3 @@ class _Emission:
             copies(list(self._graph.graph_inputs))
         self._write("from hwbackend.inductor.forked import fork")
         self._write(f"streams = fork({self._plan.n_streams}, {self._index})")
-
-    def _write(self, text: str) -> None:
-        self._graph.wrapper_code.writeline(text)

@@ -1,7 +1,7 @@
 """From the kernels of a wrapper to an order on streams, with waits; nothing here knows PyTorch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule, Target
+from simsched.model.profile import Profile
 from simsched.schedulers import schedule, takes
 from simsched.schedulers.protocol import Scheduler
 
@@ -42,6 +43,8 @@ class FusedKernel:
         Elements that it writes; 0 if that is not known. They say how large its launch is.
     kind
         ``"fused"`` for a kernel that Inductor generates, ``"extern"`` for one of a library.
+    measured
+        What it launches, if a profile told; `time` is then measured, too.
     """
 
     name: str
@@ -53,10 +56,13 @@ class FusedKernel:
     time: float | None = None
     elements: int = 0
     kind: str = "fused"
+    measured: tuple[Kernel, ...] | None = None
 
     @property
     def launch(self) -> tuple[Kernel, ...]:
-        """Return its launch by rule, as Inductor and libraries choose their sizes when they run."""
+        """Return its launches: measured ones, or one by rule, as Inductor and libraries choose their sizes late."""
+        if self.measured is not None:
+            return self.measured
         if not self.elements:
             return ()
         return (Kernel(blocks=ceil(self.elements / _PER_BLOCK[self.kind]), threads=_THREADS),)
@@ -184,6 +190,51 @@ def graph_of(kernels: Sequence[FusedKernel]) -> OpGraph:
         if k.launches
     ]
     return OpGraph(operators, edges, "inductor")
+
+
+def with_profile(kernels: Sequence[FusedKernel], profile: Profile) -> list[FusedKernel]:
+    """Return kernels with the times and launches of a profile that has each that launches.
+
+    Raises
+    ------
+    CostError
+        If the profile lacks one.
+    """
+    graph = profile.apply(graph_of(kernels))
+    measured = {op.name: op for op in graph.operators}
+    rows = []
+    for kernel in kernels:
+        if kernel.launches:
+            kernel = replace(kernel, time=measured[kernel.name].time, measured=measured[kernel.name].kernels)
+        rows.append(kernel)
+    return rows
+
+
+def sources(kernels: Sequence[FusedKernel]) -> dict[str, int]:
+    """Return how many kernels that launch have a time that was measured, estimated, or is left to the model."""
+    counts = dict.fromkeys(("measured", "estimated", "model"), 0)
+    for kernel in kernels:
+        if not kernel.launches:
+            continue
+        if kernel.measured is not None:
+            counts["measured"] += 1
+        elif kernel.time is not None:
+            counts["estimated"] += 1
+        else:
+            counts["model"] += 1
+    return {source: count for source, count in counts.items() if count}
+
+
+def repeat_plan(names: Sequence[str], streams: Sequence[int]) -> Planner:
+    """Return the planner that repeats an order of kernels on streams, by their names."""
+
+    def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
+        if sorted(names) != sorted(graph.names):
+            raise ScheduleError("the plan that was kept is of other kernels")
+        placed = dict(zip(names, streams, strict=True))
+        return [graph.index[name] for name in names], [placed[name] for name in graph.names]
+
+    return planner
 
 
 def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Planner:

@@ -22,7 +22,7 @@ class Sms:
     blocks
         Of each launch, shape (n_launches,).
     interference
-        Slowdown of blocks beside another kernel's on an SM where a resource is short.
+        Slowdown of blocks beside blocks of another kernel on an SM where something is short.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Sms:
 
     @property
     def spans(self) -> Floats:
-        """Start and end in us of each launch, shape (n_launches, 2); -1: it has not happened."""
+        """Start and end in us of each launch, shape (n_launches, 2); -1 for what has not happened."""
         return np.column_stack([self._launches["start"], self._launches["end"]])
 
     def arrive(self, row: int, now: float, compute: float, memory: float) -> None:

@@ -69,7 +69,7 @@ def require_torch() -> Any:
 
 @contextmanager
 def pin_algorithms(torch: Any, *, one_thread: bool = False) -> Iterator[None]:
-    """Have PyTorch choose the same algorithms each time: no TF32, no trying out, deterministic where it can choose."""
+    """Have PyTorch choose the same algorithms each time: none by trying out, deterministic, TF32 on request."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     try:
         torch.set_float32_matmul_precision("highest")
@@ -80,6 +80,18 @@ def pin_algorithms(torch: Any, *, one_thread: bool = False) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def tf32_allowed(torch: Any) -> Iterator[None]:
+    """Let products and convolutions of float32 use TF32 within a ``with`` block, inside of `pinned`."""
+    precision = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
 
 
 def cpu_cluster(count: int) -> Cluster:

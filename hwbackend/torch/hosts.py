@@ -10,7 +10,7 @@ import numpy as np
 
 from hwbackend.executor.capture import issue_within
 from hwbackend.executor.issue import issue
-from hwbackend.executor.lanes import Lane, first_rows, lanes_of, threads_of
+from hwbackend.executor.lanes import Lane, first_rows, priorities_of, threads_of
 from hwbackend.torch.devices import line
 from simsched.base.errors import BackendError, SimschedError
 from simsched.model import COPY, LAUNCH, Floats, Program
@@ -62,11 +62,11 @@ class CpuHost:
         self._move(row)
         self.copies[row] = start, self._now()
 
-    def drained(self, _device: int, _lanes: Sequence[Lane], /) -> bool:
+    def is_drained(self, _device: int, _lanes: Sequence[Lane], /) -> bool:
         """Say yes: all that was issued has been done."""
         return True
 
-    def passed(self, _event: int, /) -> bool:
+    def has_passed(self, _event: int, /) -> bool:
         """Say yes: all that was issued has been done."""
         return True
 
@@ -178,7 +178,7 @@ class CudaHost:
         self._marked = marked
         self._first = first_rows(program)
         self._events = [api.event() for _ in range(program.n_events)]
-        self._streams = {lane: api.stream(lane[0], urgent or 0) for lane, urgent in lanes_of(program).items()}
+        self._streams = {lane: api.stream(lane[0], level) for lane, level in priorities_of(program).items()}
         copied = bool((program.action == COPY).any())
         self._landings = {d: api.stream(d, 0) for d in range(len(program.devices) if copied else 0)}
         self._used = sorted({device for device, _ in self._streams})
@@ -191,6 +191,39 @@ class CudaHost:
         self._graph: Any = None
         self.at = ""
         """What was issued last, by its mark."""
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Devices and numbers of the program's streams."""
+        return tuple(self._streams)
+
+    @property
+    def events(self) -> Sequence[Any]:
+        """The events that the program records, by number."""
+        return self._events
+
+    @property
+    def stamps(self) -> Sequence[tuple[Any, Any]]:
+        """The events around each operator and copy of a timed host."""
+        return self._stamps
+
+    @property
+    def origin(self) -> Any:
+        """The stream on which a graph is captured, and launched by `run`."""
+        return self._origin
+
+    @property
+    def graph(self) -> Any:
+        """The graph, None before `capture`."""
+        return self._graph
+
+    def stream(self, lane: Lane) -> Any:
+        """Return a stream of the program."""
+        return self._streams[lane]
+
+    def adopt(self, graph: Any) -> None:
+        """Take a graph of the program that was made elsewhere; `run` then launches it."""
+        self._graph = graph
 
     def issue(self) -> None:
         """Issue the program once, without waiting for its end."""
@@ -288,11 +321,11 @@ class CudaHost:
         ):
             self._move(row)
 
-    def drained(self, _device: int, lanes: Sequence[Lane]) -> bool:
+    def is_drained(self, _device: int, lanes: Sequence[Lane]) -> bool:
         """Say whether streams have nothing left to do."""
         return all(self._api.is_done(self._streams[lane]) for lane in lanes)
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         """Say whether an event has run."""
         return self._api.is_done(self._events[event])
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from hwbackend.measuring.synth import OUTPUT_NBYTES, SYNTH
+from hwbackend.torch.devices import tf32_allowed
 from hwbackend.torch.kinds import KINDS, activation
 from hwbackend.torch.pieces import Call, Parameters, Piece, Shape, drawn_parameters, fit_to_shape, pieces
 from simsched.base.errors import BackendError
@@ -52,6 +53,11 @@ class Place:
         return self._shared[name][:n]
 
 
+def uses_tf32(op: Operator) -> bool:
+    """Say whether tensor cores may compute an operator in TF32: its number format, or one of its works, says so."""
+    return op.dtype == "tf32" or (op.dtype == "fp32" and any(work.tf32 for work in op.works))
+
+
 def output_shape(op: Operator, nbytes: float) -> Shape:
     """Return the shape of an operator's output; `nbytes` are those that others read, where it says nothing itself."""
     return op.output_shape or (max(1, OUTPUT_NBYTES // 4, ceil(nbytes / DTYPE_NBYTES[op.dtype])),)
@@ -78,6 +84,22 @@ def call_of(op: Operator, nbytes: float, place: Place, parameters: Parameters = 
     """
     if op.kind == SYNTH:
         return _synthetic(op, output_shape(op, nbytes), place)
+    call = _computed(op, place, parameters)
+    return _in_tf32(place.torch, call) if place.device.type == "cuda" and uses_tf32(op) else call
+
+
+def _in_tf32(torch: Any, call: Call) -> Call:
+    """Return a call during which products and convolutions may use TF32."""
+
+    def run(xs: Sequence[Any]) -> Any:
+        with tf32_allowed(torch):
+            return call(xs)
+
+    return run
+
+
+def _computed(op: Operator, place: Place, parameters: Parameters) -> Call:
+    """Return the call of an operator's parts, in order."""
     made = [(piece, _piece_call(op, piece, place, parameters)) for piece in pieces(op)]
     if len(made) == 1:
         return made[0][1]

@@ -71,6 +71,13 @@ class Values:
                 landed.fill_(float("nan"))
             self._written = [self._buffer(i, self._device[i]) for i in range(len(self._operators))]
 
+    def poison(self) -> None:
+        """Fill what was written with NaN where it is, but for what is only a look at inputs of the network."""
+        given = {value.untyped_storage().data_ptr() for row in self._inputs for value in row if value is not None}
+        for written in self._written:
+            if written is not None and written.untyped_storage().data_ptr() not in given:
+                written.fill_(float("nan"))
+
     def compute(self, i: int) -> None:
         """Run operator number `i`, on the device and stream that are current."""
         result = self._calls[i](self._read(i, self._feeds[i], self._bring))

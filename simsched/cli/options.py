@@ -23,6 +23,7 @@ from simsched.base.errors import ClusterError, FileError, FormatError, ScheduleE
 from simsched.base.io import read_json, reading_once, require_writable
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.pairs import read_pairs, read_shapes
+from simsched.cli import traces
 from simsched.cli.printing import File, progress, tell
 
 if TYPE_CHECKING:
@@ -303,31 +304,17 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
+    def require_one_rank(self) -> None:
+        """Refuse to schedule the ranks of a trace anew."""
+        traces.require_one_rank(self.traced, self.graph)
+
     def traced_facts(self, fastest_us: float | None = None) -> "TraceFacts | None":
-        """Return facts about the step that a profiler trace ran; None for anything else.
-
-        Parameters
-        ----------
-        fastest_us
-            The makespan of the fastest alternative in us.
-        """
-        from workloads.formats.kineto.facts import facts_of
-
-        if self.traced is None:
-            return None
-        return facts_of(self.traced, fastest_us)
+        """Return facts about the step that a trace ran, beside the fastest alternative in us; None of anything else."""
+        return traces.facts(self.traced, fastest_us)
 
     def traced_lines(self) -> list[str]:
         """Return lines on the dependencies of a graph that is from a profiler trace."""
-        return (
-            []
-            if self.traced is None
-            else [
-                "dependencies are those of the traced streams: an upper bound on what is needed "
-                "(order=waits drops them)",
-                f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
-            ]
-        )
+        return traces.lines(self.traced)
 
 
 @dataclass(frozen=True)
@@ -355,6 +342,7 @@ class ScheduledGraph(Graph):
             from workloads.formats.kineto.replay import traced
 
             return "traced", traced
+        self.require_one_rank()
         name = self.scheduler or _USUAL_SCHEDULER
         return name, read_scheduler(name)
 
@@ -413,16 +401,6 @@ class PlanArguments(ScheduledGraph):
         return plan
 
 
-def _require_stated(program: "TracedProgram", source: str) -> None:
-    """Refuse a trace that does not name its devices."""
-    from workloads.formats.kineto.device import hinted_preset
-
-    if not program.of_trace.is_stated:
-        hint = hinted_preset(program.graph.names)
-        name = "NAME" if hint is None else f"{hint} (its kernels hint at that)"
-        raise ClusterError(f"{source}: the trace does not say which GPU ran it: give --gpu {name}")
-
-
 @dataclass(frozen=True)
 class Target:
     """The target: a preset, or a file with a cluster or a calibration."""
@@ -445,7 +423,7 @@ class Target:
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
-                _require_stated(traced, source.graph)
+                traces.require_stated(traced, source.graph)
                 return self._resize(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
                 "%s was recorded on %s: its kernels keep the times that were measured there",
@@ -538,6 +516,7 @@ class Compare:
         """
         from simsched.experiments.baselines import CAPTURED
 
+        source.require_one_rank()
         graph = source.read()
         names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter

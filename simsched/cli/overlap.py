@@ -34,6 +34,7 @@ def overlap(
     from workloads import load_kind
     from workloads.registry import takes
 
+    graph.require_one_rank()
     if over is None:
         varied = None
     else:

@@ -203,6 +203,7 @@ def advise(
     keep: Annotated[Text, file_option("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
     """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
+    graph.require_one_rank()
     cluster = target.read(graph)
     dag = graph.read()
     names = opt.read_schedulers(schedulers, dag)
@@ -269,6 +270,7 @@ def breakeven(
     plot: Plot = None,
 ) -> None:
     """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
+    graph.require_one_rank()
     cluster = target.read(graph)
     dag = graph.read()
     sides = _side(first), _side(second)

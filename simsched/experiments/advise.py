@@ -445,9 +445,23 @@ def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely
     return text[0].upper() + text[1:]
 
 
-def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
+def _number_formats(graph: OpGraph) -> list[str]:
+    """Return the number formats of the operators.
+
+    An operator of a trace has a time and no work: its fp32 is the default of `Operator`, not how it computed.
+    """
     codes, texts = graph.labels("dtype")
-    yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
+    works, known_works = graph.labels("works")
+    timed = ~np.isnan(graph.time) & (graph.flops == 0.0)
+    formats = set()
+    for code, work, is_timed in zip(codes.tolist(), works.tolist(), timed.tolist(), strict=True):
+        unstated = is_timed and texts[code] == "fp32" and not known_works[work]
+        formats.add("not stated (times are given)" if unstated else texts[code])
+    return sorted(formats)
+
+
+def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
+    yield "number format", " and ".join(_number_formats(graph))
     shapes = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
     yield "shapes", "not known" if shapes is None else f"as read: {shapes[0]} makes {' x '.join(map(str, shapes[1]))}"
     ranks = [meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric]

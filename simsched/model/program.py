@@ -318,10 +318,6 @@ class Program(Columnar, Document):
         """Return the program with streams that are bound to some SMs."""
         return Program(**self._parts | {"partitions": partitions})
 
-    def with_priority(self, priority: npt.ArrayLike) -> "Program":
-        """Return the program with other stream priorities of its operators, shape (n_ops,)."""
-        return Program(**self._parts | {"priority": priority})
-
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
         return Program(**self._parts | {"lead": lead, "own": own, "checked": False}).check()

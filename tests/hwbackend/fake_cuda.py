@@ -98,8 +98,10 @@ class Capture:
     origin: int
     thread: int
     nodes: list = field(default_factory=list)
+    direct: list = field(default_factory=list)  # what each node was given after, without what that waits for
 
     def add(self, run, duration, tail):
+        self.direct.append(tail)
         self.nodes.append((run, duration, self.up_to(tail)))
         return len(self.nodes) - 1
 

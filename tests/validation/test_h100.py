@@ -5,17 +5,14 @@ import json
 import math
 
 import pytest
-from stand_ins import TINY
+from campaigns import measure_campaign
 
-import hwbackend
 import simsched as ss
 from hwbackend.contact.store import Store
 from validation.h100 import __main__ as command
 from validation.h100 import campaign, networks, orders, sharing, solo, vidur
 from validation.h100.figures import Case, Figure, Section, constant_score, held, mean_error, score, wrong_signs
 from validation.hardware.analyse import calibrations, summarise
-from validation.hardware.campaign import Campaign, prepare
-from validation.hardware.sections import Bench, sections_of
 from validation.hardware.truth import MEASURED, facts, read
 from validation.hardware.truth import networks as measured_networks
 
@@ -207,8 +204,7 @@ def test_products_of_language_models_are_read_from_a_table(tmp_path):
 def test_the_campaign_is_analysed_graph_by_graph(tmp_path, monkeypatch):
     """As `validation.hardware.analyse` does it: the surrogate stands for a GPU, with one small graph."""
     store = Store(tmp_path)
-    prepare(store, {"synthetic": {"device": "none", "date": "2026-11-21", "commit": "0"}}, "tiny")
-    Campaign(store, sections_of([Bench(hwbackend.get("synthetic"), store, TINY)]), 600.0).run()
+    measure_campaign(store)
     accuracy = campaign.analyse(tmp_path, "synthetic")
     assert accuracy == summarise(store, calibrations(store))["accuracy"]["synthetic"]
     monkeypatch.setattr(campaign, "analyse", lambda workers: accuracy)

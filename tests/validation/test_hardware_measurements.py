@@ -7,18 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stand_ins import TINY
+from campaigns import SUBJECT, measure_campaign
 
-import hwbackend
 from hwbackend.contact.store import Store
 from simsched.base.io import read_json
 from validation.hardware import analyse
 from validation.hardware.analyse import SUMMARY, calibrations, exceeded, main, summarise
-from validation.hardware.campaign import Campaign, prepare
-from validation.hardware.sections import Bench, sections_of
 
 COMMITTED = Path(__file__).resolve().parents[2] / "validation" / "hardware" / "measurements"
-SUBJECT = "dag"
 
 
 @pytest.mark.parametrize("folder", [path for path in COMMITTED.iterdir() if path.is_dir()], ids=lambda path: path.name)
@@ -38,10 +34,9 @@ def test_committed_measurements_are_predicted_within_their_bounds(folder):
 
 @pytest.fixture(scope="module")
 def surrogate(tmp_path_factory):
-    """The tiny plan on the surrogate, and what it teaches."""
-    store, backend = Store(tmp_path_factory.mktemp("surrogate")), hwbackend.get("synthetic")
-    prepare(store, {backend.name: {"device": "none", "date": "2026-11-21", "commit": "0"}}, "tiny")
-    Campaign(store, sections_of([Bench(backend, store, TINY)]), 600.0).run()
+    """A small campaign on the surrogate, and what it teaches."""
+    store = Store(tmp_path_factory.mktemp("surrogate"))
+    measure_campaign(store)
     return store, calibrations(store)
 
 

@@ -1,18 +1,20 @@
-"""Long runs without a GPU: ``python -m validation.inductor {kernels,races,orders} [COUNT] [SECONDS]``.
+"""Long runs without a GPU: ``python -m validation.inductor {kernels,races,orders,overhead} [COUNT] [SECONDS]``.
 
 `kernels` compares what is launched with plain Inductor, `races` checks random plans on four streams and ones that are
-broken on purpose (both need Triton), `orders` runs C++ kernels in random legal orders.
+broken on purpose (both need Triton), `orders` runs C++ kernels in random legal orders, `overhead` times calls
+of what the backend declines beside Inductor's.
 """
 
 import sys
 import time
 
 from validation.inductor.campaigns import compare_kernels, count_races, run_orders
+from validation.inductor.overhead import compare_calls
 
 
 def main(arguments: list[str]) -> int:
     """Run a campaign and return 1 where it fails."""
-    names = {"kernels": compare_kernels, "races": count_races, "orders": run_orders}
+    names = {"kernels": compare_kernels, "races": count_races, "orders": run_orders, "overhead": compare_calls}
     if not arguments or arguments[0] not in names:
         sys.stderr.write(f"{__doc__}\n")
         return 2

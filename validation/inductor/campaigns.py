@@ -8,9 +8,11 @@ import torch
 
 from hwbackend.inductor.doors import compile_inductor
 from hwbackend.inductor.plan import StreamPlan
-from validation.inductor.drawn import BROKEN, drawn_wrapper, ordered
+from validation.inductor.drawn import BROKEN, drawn_wrappers, ordered
+from validation.inductor.expected import is_broken
 from validation.inductor.fake_gpu import wrapper_of
-from validation.inductor.models import CHANGING, MODELS, network
+from validation.inductor.forks import split_runs
+from validation.inductor.models import CHANGING, MODELS, SHARED, network
 from validation.inductor.races import kernels_of, names_of, races
 
 _APART: Final = {"allow_buffer_reuse": False, "inplace_buffers": False}
@@ -23,35 +25,36 @@ def compare_kernels(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
         module, x = network(name)
         plain = names_of(wrapper_of(compile_inductor, module, x))
         apart = kernels_of(wrapper_of(lambda graph, inputs: compile_inductor(graph, inputs, _APART), module, x))
-        equal = 0
-        drawn = 0
-        while drawn < count and goes_on():
-            text = drawn_wrapper(module, [x], drawn)
-            equal += names_of(text) == plain and kernels_of(text) == apart
-            drawn += 1
-        yield f"{name}: {len(plain)} kernels, equal in {equal} of {drawn} plans", equal == count
+        texts = [drawn.text for drawn in drawn_wrappers(module, [x], count, goes_on)]
+        equal = sum(names_of(text) == plain and kernels_of(text) == apart for text in texts)
+        yield f"{name}: {len(plain)} kernels, equal in {equal} of {len(texts)} plans", equal == count
 
 
 def count_races(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
-    """Draw plans on four streams, a model after the other; then ones that are broken on purpose."""
+    """Draw plans on four streams for each model, right ones and a third as many that are broken on purpose.
+
+    A broken plan need not go wrong: a program without frees has none too early. So the plan itself says whether it can
+    (`is_broken`), and the checker has to say the same of the wrapper.
+    """
     for name in MODELS:
         module, x = network(name)
-        found = [0]
-        drawn = 0
-        while drawn < count and goes_on():
-            found.append(len(races(drawn_wrapper(module, [x], drawn))))
-            drawn += 1
-        yield f"{name}: {sum(found)} races in {drawn} of {count} plans", drawn == count and not sum(found)
+        counts = [len(races(drawn.text)) for drawn in drawn_wrappers(module, [x], count, goes_on)]
+        yield f"{name}: {sum(counts)} races in {len(counts)} of {count} plans", len(counts) == count and not sum(counts)
+    third = max(1, count // 3)
     for broken in BROKEN:
-        caught = 0
-        drawn = 0
-        for name in MODELS:
+        rows = []
+        for name in (*MODELS, *SHARED):
             module, x = network(name)
-            for rng in (0, 1):
-                if goes_on():
-                    caught += bool(races(drawn_wrapper(module, [x], rng, broken=broken)))
-                    drawn += 1
-        yield f"{broken}: races in {caught} of {drawn} programs", caught > 0
+            for drawn in drawn_wrappers(module, [x], third, goes_on, broken=broken):
+                rows.append((is_broken(drawn, broken), bool(races(drawn.text))))
+        wrong = sum(is_wrong for is_wrong, _ in rows)
+        caught = sum(is_wrong and is_caught for is_wrong, is_caught in rows)
+        alarms = sum(is_caught and not is_wrong for is_wrong, is_caught in rows)
+        yield (
+            f"{broken}: caught in {caught} of the {wrong} of {len(rows)} programs that it breaks, "
+            f"false alarms in {alarms} of the others",
+            0 < caught == wrong and not alarms and len(rows) == third * (len(MODELS) + len(SHARED)),
+        )
 
 
 def run_orders(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
@@ -62,19 +65,17 @@ def run_orders(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
             if name in CHANGING and kind == "training":
                 continue  # what it writes to is in its gradient
             wanted = _values(name, lambda module, options: torch.compile(module, **options), kind)
-            equal = 0
-            drawn = 0
-            plans: list[StreamPlan] = []
-            while drawn < count and goes_on():
-                got = _values(name, partial(_reordered, drawn, plans), kind)
-                equal += len(got) == len(wanted) and all(map(torch.equal, got, wanted))
-                drawn += 1
-            changed = len({plan.order for plan in plans})
-            yield f"{name}, {kind}: equal in {equal} of {drawn} runs of {changed} orders", equal == count
+            runs = list(split_runs(partial(_reordered, wanted, name, kind), count, goes_on))
+            equal = sum(is_equal for is_equal, _ in runs)
+            changed = len({order for _, orders in runs for order in orders})
+            yield f"{name}, {kind}: equal in {equal} of {len(runs)} runs of {changed} orders", equal == count
 
 
-def _reordered(rng: int, plans: list[StreamPlan], module: Any, options: dict[str, Any]) -> Any:
-    return ordered(module, rng, plans, **options)
+def _reordered(wanted: list[Any], name: str, kind: str, number: Callable[[], int]) -> tuple[bool, list[Any]]:
+    """Return whether a run in a random order has the same values, and the orders of its graphs."""
+    plans: list[StreamPlan] = []
+    got = _values(name, lambda module, options: ordered(module, number, plans, **options), kind)
+    return len(got) == len(wanted) and all(map(torch.equal, got, wanted)), [plan.order for plan in plans]
 
 
 def _values(name: str, compiled: Callable[[Any, dict[str, Any]], Any], kind: str) -> list[Any]:

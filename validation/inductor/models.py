@@ -193,6 +193,23 @@ class Changing(nn.Module):
         return left @ right.t() + self.count.sum()
 
 
+class Shared(nn.Module):
+    """Products that all read one tensor, of which a sine may take the memory if it is the last to read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stems = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(4))
+        self.sides = nn.ModuleList(nn.Linear(32, 32, bias=False) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        """Return the outputs."""
+        rows = []
+        for stem, side in zip(self.stems, self.sides, strict=True):
+            y = stem(x)
+            rows += [side(y), y.sin() @ side.weight]
+        return rows
+
+
 _IMAGE = (2, 3, 12, 12)
 _ROWS = (16, 32)
 _WORDS = (2, 8, 32)
@@ -202,13 +219,15 @@ MODELS: Final[dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]] = {
     "attention": (Attention, _WORDS), "slices": (Slices, _ROWS), "several": (Several, _ROWS),
     "gated": (Gated, _ROWS),
 }  # fmt: skip
+SHARED: Final = {"shared": (Shared, _ROWS)}
+"""Often wrong where buffers are reused; the others seldom are."""
 CHANGING: Final = {"changing": (Changing, _ROWS)}
 """What writes to its buffers; without a driver PyTorch traces no such write on a fake GPU."""
 
 
 def network(name: str) -> tuple[nn.Module, Any]:
     """Return a network for inference and an input, the same ones each time."""
-    make, shape = (MODELS | CHANGING)[name]
+    make, shape = (MODELS | SHARED | CHANGING)[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return make().eval(), torch.randn(shape)

@@ -11,12 +11,12 @@ import numpy as np
 from hwbackend.contact.clocks import DeviceState
 from hwbackend.contact.device import FAKE, Session, StampedBlock, Timing
 from hwbackend.contact.fake.blocks import place_blocks
-from hwbackend.contact.fake.faults import FAULTS, NONE
+from hwbackend.contact.fake.faults import combine_faults
 from hwbackend.contact.fake.truth import draw_truth
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import SYNTH, realised
-from simsched.base.errors import BackendError, UnknownNameError
+from simsched.base.errors import BackendError
 from simsched.model import (
     LAUNCH,
     RECORD,
@@ -65,7 +65,7 @@ class FakeDevice:
     seed
         Of the truth and of all noise.
     fault
-        A name in `FAULTS`, or nothing.
+        A name in `FAULTS`, several joined by ``+``, or nothing.
     truth
         Fields of `FakeTruth` or `Device` that are given and not drawn.
 
@@ -79,9 +79,7 @@ class FakeDevice:
     virtual = True
 
     def __init__(self, *, gpu: str = "h100", seed: int = 0, fault: str = "", **truth: Any) -> None:
-        if fault and fault not in FAULTS:
-            raise UnknownNameError("fault", fault, list(FAULTS))
-        self.fault = FAULTS[fault] if fault else NONE
+        self.fault = combine_faults(fault)
         self._prior = Cluster.preset(gpu)
         self.truth = draw_truth(self._prior, seed, **{**self.fault.truth, **truth})
         self._rng = np.random.default_rng([seed, 41])

@@ -1,9 +1,11 @@
 """Faults that a fake device can have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final
+
+from simsched.base.errors import UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,28 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     }
 )
 """Faults by name."""
+
+
+def combine_faults(names: str) -> Fault:
+    """Return the fault of a name, or the faults of names joined by ``+`` as one; an empty text has none.
+
+    Where two set the same field, the last one counts.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is none of a name.
+
+    >>> combine_faults("tick+slow_dram").truth
+    {'tick': 1.0, 'bandwidth': 1500000.0}
+    """
+    combined: dict[str, Any] = {}
+    truth: dict[str, Any] = {}
+    for name in filter(None, names.split("+")):
+        if name not in FAULTS:
+            raise UnknownNameError("fault", name, list(FAULTS))
+        fault = FAULTS[name]
+        truth |= fault.truth
+        changed = {field.name: getattr(fault, field.name) for field in fields(Fault)}
+        combined |= {key: value for key, value in changed.items() if value != getattr(NONE, key)}
+    return Fault(**combined | {"truth": truth})

@@ -85,7 +85,7 @@ class ContactItem:
     Parameters
     ----------
     key
-        Its name in the file, which begins with that of the section.
+        Its name in the file, which begins with the section's name.
     seconds
         How long it takes, about: it is not begun where less time is left.
     measure

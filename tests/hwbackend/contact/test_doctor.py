@@ -6,33 +6,15 @@ from contacts import measured, ran
 from hwbackend.contact.fake import FAULTS, FakeDevice
 from hwbackend.contact.findings import FAIL, ODD, OK, findings
 from hwbackend.contact.lines import read_record
-from hwbackend.contact.sections import SIZES, all_items
-
-HEALTHY = {"seed": 3, "interleave": 0.0, "drift": 0.001}
-NAMED = {
-    "tick": {"timer tick": ODD},
-    "ramp": {"clock after a pause": ODD},
-    "throttle": {"throttling": FAIL},
-    "no_overlap": {"two streams overlap": FAIL},
-    "interleaved": {"leftover dispatch": ODD},
-    "one_copy_engine": {"copy engines": ODD},
-    "slow_dram": {"DRAM bandwidth": ODD},
-    "empty_session": {"profiler": FAIL},
-    "no_nodes": {"profiler": ODD},
-    "slow_after_profiler": {"launches after the profiler": ODD},
-    "hang": {"two streams overlap": FAIL, "items": FAIL},
-    "exception": {"two streams overlap": FAIL, "items": FAIL},
-}
-"""Faults, and the matters that the doctor then calls odd or failed."""
-LOW_CLOCK = {"fp32 products", "fp16 products"}
-"""Matters that a low clock makes odd, too."""
+from simsched.base.errors import UnknownNameError
+from validation.contact import HEALTHY, NAMED, fault_options, item_keys, verdicts, without_low_clock
 
 
 def doctor(record, **options):
     """Return the verdicts that are neither ok nor unknown, by matter; each says what it means."""
-    rows = [row for row in findings(record, FakeDevice(**options).cluster) if row.verdict in (ODD, FAIL)]
-    assert all(row.meaning and row.seen for row in rows)
-    return {row.matter: row.verdict for row in rows}
+    rows = findings(record, FakeDevice(**options).cluster)
+    assert all(row.meaning and row.seen for row in rows if row.verdict in (ODD, FAIL))
+    return verdicts(record, **options)
 
 
 def test_every_fault_has_a_name():
@@ -47,18 +29,32 @@ def test_a_healthy_device_is_ok(tmp_path):
     assert set(verdicts.values()) == {OK}
 
 
-@pytest.mark.parametrize("fault", [name for name in FAULTS if name != "hang"])
-def test_the_doctor_names_a_fault(tmp_path, fault):
-    """And nothing else but its consequences; all other items of the section are there."""
-    options = HEALTHY | {"fault": fault}
-    for name in FAULTS[fault].truth:
-        options.pop(name, None)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        "tick+interleaved+one_copy_engine+slow_dram+no_nodes+slow_after_profiler",
+        "ramp+no_overlap",
+        "throttle+empty_session",
+        "exception",
+    ],
+)
+def test_the_doctor_names_faults(tmp_path, faults):
+    """All that a device has, and nothing else but their consequences; all other items of the section are there.
+
+    ``python -m validation.contact faults`` tries each alone.
+    """
+    options = fault_options(faults)
     record = measured(tmp_path, ["doctor"], **options)
     named = doctor(record, **options)
-    consequences = LOW_CLOCK if fault in ("ramp", "throttle") else set()
-    assert {matter: verdict for matter, verdict in named.items() if matter not in consequences} == NAMED[fault]
-    wanted = {item.key for item in all_items(FakeDevice(**HEALTHY).cluster, SIZES["small"])["doctor"]}
-    assert wanted - set(record.items) == ({"doctor/overlap"} if fault == "exception" else set())
+    expected = {matter: verdict for fault in faults.split("+") for matter, verdict in NAMED[fault].items()}
+    assert without_low_clock(faults, named) == expected
+    wanted = set(item_keys("small", ["doctor"]))
+    assert wanted - set(record.items) == ({"doctor/overlap"} if faults == "exception" else set())
+
+
+def test_unknown_faults_are_refused():
+    with pytest.raises(UnknownNameError, match="unknown fault 'x'"):
+        FakeDevice(fault="tick+x")
 
 
 def test_a_call_that_hangs_costs_its_item_alone(tmp_path):
@@ -72,5 +68,4 @@ def test_a_call_that_hangs_costs_its_item_alone(tmp_path):
     assert record.reason("doctor/overlap") == "it hung: no answer for 8 s"
     assert "doctor: fail, two streams overlap: it hung" in printed
     assert doctor(record, **HEALTHY) == NAMED["hang"]
-    wanted = {item.key for item in all_items(FakeDevice(**HEALTHY).cluster, SIZES["small"])["doctor"]}
-    assert wanted - set(record.items) == {"doctor/overlap"}
+    assert set(item_keys("small", ["doctor"])) - set(record.items) == {"doctor/overlap"}

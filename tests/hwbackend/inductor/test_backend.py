@@ -1,5 +1,6 @@
 """The backend of `torch.compile`: which variants are tried, what is returned, options, and what it says of it."""
 
+import json
 import logging
 from functools import cache, partial
 
@@ -10,15 +11,18 @@ torch = pytest.importorskip("torch")
 import hwbackend.inductor.backend as backend  # noqa: E402 - the rest is for those who have PyTorch
 import simsched as ss  # noqa: E402
 from hwbackend.inductor import doors  # noqa: E402
-from hwbackend.inductor.backend import Measure, compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
+from hwbackend.inductor.backend import compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
+from hwbackend.inductor.choice import KeptPlan  # noqa: E402
+from hwbackend.inductor.measure import Measure  # noqa: E402
 from hwbackend.inductor.options import CompileOptions  # noqa: E402
 from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
+from simsched.model.profile import MeasuredKernel, MeasuredOperator  # noqa: E402
 from validation.inductor.models import network  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
-TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,), time=9.0)]
+TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,))]
 MEMORY = [Allocation(("buf0",), 4e3), Allocation(("buf1",), 4e3)]
 
 
@@ -41,6 +45,15 @@ class Timed(Measure):
             run(*self._inputs)
         self.names.append(name)
         return self.times.get(name, 100.0)
+
+    def profile(self, run, functions):
+        assert functions == {"a": ["triton_a"], "b": []}
+        shapes = {"a": (ss.Kernel(8), ss.Kernel(9)), "b": ()}
+        rows = []
+        for name in functions:
+            launched = tuple(MeasuredKernel("f", (2.5,), launch) for launch in shapes[name])
+            rows.append(MeasuredOperator(name, (5.0,), launched))
+        return ss.Profile(tuple(rows))
 
     def target(self):
         return ss.Cluster.preset("h100")
@@ -73,7 +86,11 @@ def compiled(monkeypatch):
     def ordered_pass(plan, report):
         report(plan(TWO, MEMORY), TWO)
 
+    def marked_pass(report):
+        report(TWO, {"a": ["triton_a"], "b": []})
+
     monkeypatch.setattr(doors, "compile_inductor", compile_inductor)
+    monkeypatch.setattr(doors, "marked_pass", marked_pass)
     monkeypatch.setattr(doors, "ordered_pass", ordered_pass)
     return settings
 
@@ -112,9 +129,10 @@ def test_each_variant_can_win(winner, compiled):
     last = f"{winner}+streams" if winner in VARIANTS[1:4] else "graph+streams"
     assert list(dict.fromkeys(measure.names)) == [*VARIANTS[:4], last]
     assert compiled[0] == {}
-    assert all(settings.get("triton.cudagraphs") for settings in compiled[1:])
+    assert all(settings.get("triton.cudagraphs") for settings in compiled[1:4])
     assert [bool(settings.get("freezing")) for settings in compiled[1:4]] == [False, False, True]
-    assert compiled[4]["inplace_buffers"] is False
+    assert all(settings["inplace_buffers"] is False for settings in compiled[4:])
+    assert [settings.get("triton.cudagraphs", False) for settings in compiled[4:]] == [False, True]
 
 
 def test_streams_go_on_top_of_the_best_layout(compiled):
@@ -142,6 +160,93 @@ def test_a_choice_is_remembered_and_only_its_variant_compiled(compiled):
         assert not report.remembered
 
 
+def test_kernels_have_measured_times_or_the_report_says_why_not(compiled, monkeypatch):
+    """Of the two kernels one has an estimate of Inductor and one has none."""
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(), Timed(inputs))
+    assert report.timed == {"measured": 2}
+    assert str(report).endswith("; times of kernels: 2 measured")
+
+    def fail(_measure, _run, _functions):
+        raise BackendError("of 2 launches no kernel was recorded")
+
+    monkeypatch.setattr(Timed, "profile", fail)
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(streams=2), Timed(inputs))
+    assert report.timed == {"estimated": 1, "model": 1}
+    expected = "times of kernels: 1 estimated, 1 model (not measured: of 2 launches no kernel was recorded)"
+    assert str(report).endswith(expected)
+
+
+def test_other_kernels_than_those_profiled_have_no_measured_times(compiled, monkeypatch):
+    others = [FusedKernel("a", (), (0,), time=9.0, elements=1), TWO[1]]
+    monkeypatch.setattr(doors, "marked_pass", lambda report: report(others, {"a": ["triton_a"], "b": []}))
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(), Timed(inputs))
+    assert "(not measured: Inductor made other kernels when it was profiled)" in str(report)
+
+
+def test_streams_have_to_beat_the_time_from_before_the_profile(compiled):
+    """Plain takes 100 us, and 200 after the profiler was on; streams with 150 gain on the second, not on the first."""
+
+    class Slowed(Timed):
+        profiled = False
+
+        def profile(self, run, functions):
+            self.profiled = True
+            return super().profile(run, functions)
+
+        def time(self, name, run):
+            time = super().time(name, run)
+            return 200.0 if self.profiled and name == "plain" else time
+
+    gm, inputs = captured("gated")
+    measure = Slowed(inputs, graph_and_streams=150.0, graph=300.0)
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(), measure)
+    assert report.chosen == "plain"
+    assert report.choice.times["plain"] == 100.0
+
+
+def test_a_plan_is_kept_with_the_choice(compiled, monkeypatch):
+    """Another process runs the streams that were measured, without a profile and without a scheduler."""
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        _, first = compile_fastest(gm, inputs, patient(), Timed(inputs, graph_and_streams=50.0))
+        assert first.choice.plan == KeptPlan(("a", "b"), (0, 1), {"measured": 2})
+        monkeypatch.delattr(Timed, "profile")
+        monkeypatch.delattr(Timed, "target")
+        _, second = compile_fastest(gm, inputs, patient(), Timed(inputs))
+    assert (second.remembered, second.choice, second.timed) == (True, first.choice, first.timed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "another"},
+        {"name": "graph"},
+        {"name": "graph+freezing+streams"},
+        {"plan": None},
+        {"plan": {"kernels": ["a", "c"], "streams": [0, 1], "timed": {}}},
+        {"plan": {"kernels": ["a", "b"], "streams": [0], "timed": {}}},
+        {"plan": {"kernels": ["a", "b"], "streams": [0, "x"], "timed": {}}},
+        {"times": {"plain": "x"}},
+        {"times": [1.0]},
+    ],
+)
+def test_a_choice_that_does_not_fit_is_measured_again(change, compiled, tmp_path):
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        compile_fastest(gm, inputs, patient(), Timed(inputs, graph_and_streams=50.0))
+        (path,) = (tmp_path / "simsched" / "torch-compile").iterdir()
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+        _, report = compile_fastest(gm, inputs, patient(), Timed(inputs, graph=50.0))
+    assert (report.remembered, report.chosen) == (False, "graph")
+    assert str(report)
+
+
 def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
     """Two buffers of 4 kB live at a time."""
     gm, inputs = captured("gated")
@@ -151,13 +256,13 @@ def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
     assert "need 8000 bytes on streams, more than 7999; raise memory_limit" in report.failures["graph+streams"]
 
 
-@pytest.mark.parametrize("failing", ["compile_inductor", "mutated"])
+@pytest.mark.parametrize("failing", ["compile_inductor", "find_mutated_inputs"])
 def test_what_fails_leaves_plain_inductor(failing, compiled, monkeypatch):
     gm, inputs = captured("gated")
     usual = doors.compile_inductor
 
     def fail(graph, values, patches=None):
-        if failing == "mutated" or patches:
+        if failing == "find_mutated_inputs" or patches:
             raise RuntimeError("broken\nin detail")
         return usual(graph, values, patches)
 
@@ -260,8 +365,11 @@ def test_it_is_found_by_name_and_says_what_it_did(caplog, compiled):
             run(x)
             (report,) = explain(run)
             assert str(report) in caplog.messages
+        module.compile(backend="simsched")
+        module(x)
+        assert len(explain(module)) == 1
     with pytest.raises(BackendError, match="call it first"):
-        explain(torch.compile(module))
+        explain(torch.compile(network("towers")[0]))
 
 
 @pytest.mark.parametrize("mode", ["max-autotune", "default", "reduce-overhead"])

@@ -3,11 +3,17 @@
 Wrappers for a GPU that is not there need Triton; ``python -m validation.inductor`` draws more of everything.
 """
 
+import json
+import re
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from validation.inductor.campaigns import compare_kernels, count_races  # noqa: E402 - the rest needs PyTorch
+from hwbackend.inductor.doors import ORDERED, compile_inductor, marked_pass  # noqa: E402 - the rest needs PyTorch
+from hwbackend.inductor.profiled import Marks  # noqa: E402
+from hwbackend.torch.traces import record_trace  # noqa: E402
+from validation.inductor.campaigns import compare_kernels, count_races  # noqa: E402
 from validation.inductor.drawn import BROKEN, drawn_wrapper, ordered  # noqa: E402
 from validation.inductor.fake_gpu import wrapper_of  # noqa: E402
 from validation.inductor.models import network  # noqa: E402
@@ -25,7 +31,7 @@ def triton():
 @pytest.mark.usefixtures("triton")
 @pytest.mark.parametrize("campaign", [compare_kernels, count_races])
 def test_wrappers_have_inductor_s_kernels_and_no_races(campaign, monkeypatch):
-    """Two models of ten, one plan each; every broken variant is caught in one of them at least."""
+    """Two models of ten, one plan each; every broken variant is caught wherever it can go wrong."""
     monkeypatch.setattr("validation.inductor.campaigns.MODELS", dict.fromkeys(("towers", "slices")))
     lines = list(campaign(1, lambda: True))
     assert all(holds for _, holds in lines), lines
@@ -36,6 +42,42 @@ def test_wrappers_have_inductor_s_kernels_and_no_races(campaign, monkeypatch):
 def test_a_plan_of_one_stream_writes_no_streams():
     module, x = network("towers")
     assert "fork" not in drawn_wrapper(module, [x], 0, streams=1)
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_wrapper_for_a_profile_annotates_each_kernel():
+    """In Inductor's order, by name, with what Triton calls in it; the last annotation ends with the wrapper."""
+    module, x = network("several")
+    rows = []
+
+    def compile_graph(graph, inputs):
+        after_fusion = marked_pass(lambda kernels, functions: rows.append((kernels, functions)))
+        return compile_inductor(graph, inputs, {**ORDERED, "_post_fusion_custom_pass": after_fusion})
+
+    text = wrapper_of(compile_graph, module, x)
+    ((kernels, functions),) = rows
+    launching = [kernel.name for kernel in kernels if kernel.launches]
+    assert re.findall(r"marks\.on\('(\w+)'\)", text) == launching == list(functions)
+    assert [name for name, called in functions.items() if not called] == [k.name for k in kernels if k.kind == "extern"]
+    parts = re.split(r"marks\.on\('\w+'\)", text.split("marks.close()")[0])[1:]
+    assert [re.findall(r"(triton_\w+)\.run", part) for part in parts] == list(functions.values())
+
+
+def test_annotations_are_in_the_trace_one_at_a_time(tmp_path):
+    """The first ends where the second begins."""
+    marks = Marks()
+
+    def run():
+        marks.on("op0")
+        torch.ones(2).sin()
+        marks.on("op1")
+        marks.close()
+
+    record_trace(torch, run, 2, tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    rows = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in events if e.get("name") in ("op0", "op1"))
+    assert [name for _, _, name in rows] == ["op0", "op1"] * 2
+    assert all(rows[i][1] <= rows[i + 1][0] for i in range(3))
 
 
 @pytest.mark.parametrize("kind", ["inference", "training", "dynamic"])

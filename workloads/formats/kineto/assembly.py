@@ -154,10 +154,12 @@ def _graph(step: TracedStep, issued: IssuedStep, numbers: dict[int, int], by_str
     holds = [hold.end - hold.begin for hold in untraced]
     links = np.array([kind.is_collective for kind in kinds] + [False, False])[code]
     places = [{"device": step.devices.index(device), "stream": stream} for device, stream in step.places]
+    device_of = np.array([place["device"] for place in places])[lane_of]
     return OpGraph.from_columns(
         names,
         src,
         dst,
+        edge_transfer=np.where(device_of[src] == device_of[dst], np.nan, 0.0),  # waits; copies are operators
         name=Path(step.source).name.split(".")[0] + str(step.window),
         kind=(code, [*map(_class_of, kinds), "earlier", "untraced"]),
         nbytes=nbytes[code],

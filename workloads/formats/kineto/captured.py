@@ -59,7 +59,10 @@ def nodes_of(
     them: a join. So did a node that starts when no other one
     runs: streams of a captured graph are joined, and this may be where.
     """
-    rounding = _WHOLE if all(start[op] % _WHOLE == 0 for op in ops) else _STEP
+    if all(start[op] % _WHOLE == 0 for op in ops):
+        rounding = _WHOLE
+    else:
+        rounding = _STEP
     lanes: dict[int, list[int]] = defaultdict(list)
     previous = []
     for op in ops:
@@ -67,14 +70,20 @@ def nodes_of(
         previous.append(before_it[-1] if before_it else -1)
         before_it.append(op)
     gaps = [start[op] - end[before] for op, before in zip(ops, previous, strict=True) if before >= 0]
-    usual = int(np.median(gaps)) if len(gaps) >= _FEW else _USUAL
+    if len(gaps) >= _FEW:
+        usual = int(np.median(gaps))
+    else:
+        usual = _USUAL
     ends = {lane: np.maximum.accumulate([end[op] for op in its]).tolist() for lane, its in lanes.items()}
     place = {op: k for k, op in enumerate(ops)}
     awaited: set[int] = set()
     running: list[int] = []
     nodes = []
     for op, before in zip(ops[1:], previous[1:], strict=True):
-        free = end[before] if before >= 0 else -1
+        if before >= 0:
+            free = end[before]
+        else:
+            free = -1
         is_late = before < 0 or start[op] - free > _LATE * usual + rounding
         running = [other for other in (*running, ops[place[op] - 1]) if end[other] > start[op] + rounding]
         sources = []
@@ -87,12 +96,19 @@ def nodes_of(
         last = max((source for source, _ in sources), key=end.__getitem__, default=-1)
         if last >= 0 and (not is_late or end[last] <= free):
             last = -1
-        least = free if running else -1
+        if running:
+            least = free
+        else:
+            least = -1
         chosen = tuple(
             source
             for source, is_idle in sources
             if source == last or (before >= 0 and is_idle and source not in awaited and end[source] > least)
         )
         awaited.update(chosen)
-        nodes.append(CapturedNode(op, before, chosen, start[op] - end[last] if last >= 0 else -1))
+        if last >= 0:
+            lag = start[op] - end[last]
+        else:
+            lag = -1
+        nodes.append(CapturedNode(op, before, chosen, lag))
     return nodes

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import ClusterError
-from simsched.model import Ints, occupancy
+from simsched.model import Device, Ints, Kernel, occupancy
 from simsched.model.graph.rearranged import with_blocks
-from simsched.model.program import Program
+from simsched.model.program import LAUNCH, Program
 from workloads.formats.kineto.traced import TracedProgram
 
 _SOON: Final = 0.9
@@ -49,10 +49,10 @@ def as_dispatched(program: TracedProgram) -> Program:
     memo: Program | None = program.__dict__.get("as_dispatched")
     if memo is not None:
         return memo
+    device, stream = _places(program)
+    place_of: list[Place] = list(zip(device.tolist(), stream.tolist(), strict=True))
     places: dict[int, int] = {}
-    encounters = list(_encounters(program, places))
-    operators = program.graph.operators
-    place_of = [(op.attributes["device"], op.attributes["stream"]) for op in operators]
+    encounters = list(_encounters(program, device, stream, places))
     first = _streams_of_priority(program, encounters, place_of)
     blocks: Ints = np.array(program.graph.kernel_blocks)
     for earlier, later, is_soon in encounters:
@@ -60,37 +60,74 @@ def as_dispatched(program: TracedProgram) -> Program:
             row = program.graph.kernel_ptr[earlier]
             blocks[row] = min(int(blocks[row]), max(1, int(_LEFT * places[earlier])))
     priority = np.array([-1 if place in first else 0 for place in place_of], np.int64)
-    dispatched = program.with_priority(priority).over(with_blocks(program.graph, blocks))
+    dispatched = _with_priority(program, priority).over(with_blocks(program.graph, blocks))
     program.__dict__["as_dispatched"] = dispatched
     return dispatched
 
 
-def _encounters(program: TracedProgram, places: dict[int, int]) -> Iterator[_Encounter]:
+def _with_priority(program: Program, priority: Ints) -> Program:
+    """Return the program with other stream priorities of its operators."""
+    return Program(
+        program.graph,
+        program.devices,
+        program.execution,
+        program.thread_ptr,
+        program.action,
+        program.device,
+        program.stream,
+        program.argument,
+        program.copies,
+        program.n_events,
+        priority,
+        program.lead,
+        program.own,
+    ).check()
+
+
+def _places(program: TracedProgram) -> tuple[Ints, Ints]:
+    """Return device and stream of each operator."""
+    launches = np.flatnonzero(program.action == LAUNCH)
+    device = np.zeros(len(program.graph), np.int64)
+    stream = np.zeros(len(program.graph), np.int64)
+    device[program.argument[launches]] = program.device[launches]
+    stream[program.argument[launches]] = program.stream[launches]
+    return device, stream
+
+
+def _encounters(program: TracedProgram, device: Ints, stream: Ints, places: dict[int, int]) -> Iterator[_Encounter]:
     """Yield the kernels that met, and note how many blocks of each earlier one the device holds."""
-    operators = program.graph.operators
-    times = program.times
+    graph = program.graph
     ready = program.of_trace.ready
-    rows = [i for i in range(len(ready)) if operators[i].kernels]
-    running: dict[int, list[tuple[int, float, float]]] = defaultdict(list)  # device -> operator, end, end of placing
-    for i in sorted(rows, key=lambda i: float(times[i, 0])):
-        op = operators[i]
-        start, end = times[i].tolist()
-        device = op.attributes["device"]
-        running[device] = [row for row in running[device] if row[1] > start]
-        for earlier, _, placed in running[device]:
-            is_apart = operators[earlier].attributes["stream"] != op.attributes["stream"]
-            if is_apart and ready[earlier] < ready[i] < placed:
-                yield _Encounter(earlier, i, start < placed)
-        if op.kind == "kernel" and end - start >= _LONG:
-            kernel = op.kernels[0]
-            try:
-                held = occupancy(program.cluster.devices[device], kernel).blocks * program.cluster.devices[device].sms
-            except ClusterError:
-                continue
-            waves = -(-kernel.blocks // max(1, held))
-            if held and waves >= _WAVES:
-                places[i] = held
-                running[device].append((i, end, start + _SOON * (1 - 2 / waves) * (end - start)))
+    codes, kinds = graph.labels("kind")
+    is_kernel = np.array([kind == "kernel" for kind in kinds], bool)[codes]
+    has_shape = np.flatnonzero(np.diff(graph.kernel_ptr)[: len(ready)] > 0)
+    for number, gpu in enumerate(program.cluster.devices):
+        rows = has_shape[device[has_shape] == number]
+        if len(np.unique(stream[rows])) < 2:
+            continue
+        rows = rows[np.argsort(program.times[rows, 0], kind="stable")]
+        running: list[tuple[int, float, float]] = []  # operator, end, end of placing
+        for i in rows.tolist():
+            start, end = program.times[i].tolist()
+            running = [row for row in running if row[1] > start]
+            for earlier, _, placed in running:
+                if stream[earlier] != stream[i] and ready[earlier] < ready[i] < placed:
+                    yield _Encounter(earlier, i, start < placed)
+            if is_kernel[i] and end - start >= _LONG:
+                kernel = graph.operator(i).kernels[0]
+                held = _most_blocks(gpu, kernel)
+                waves = -(-kernel.blocks // max(1, held))
+                if held and waves >= _WAVES:
+                    places[i] = held
+                    running.append((i, end, start + _SOON * (1 - 2 / waves) * (end - start)))
+
+
+def _most_blocks(gpu: Device, kernel: Kernel) -> int:
+    """Return how many blocks of a kernel a device holds at a time; 0 if none fits."""
+    try:
+        return occupancy(gpu, kernel).blocks * gpu.sms
+    except ClusterError:
+        return 0
 
 
 def _streams_of_priority(
@@ -108,7 +145,7 @@ def _streams_of_priority(
         elif (earlier, place) not in told:
             told.add((earlier, place))
             waited[place] += 1
-        if is_soon and program.graph.operators[later].kind == "collective":
+        if is_soon and program.graph.operator(later).kind == "collective":
             with_collectives[place] = None
     return {
         place: None

@@ -270,10 +270,12 @@ class _Together:
         names, kind, shape, at, times, nbytes, host, intensity = zip(*rows, strict=True)
         src, dst = np.array(edges, np.int64).reshape(-1, 2).T
         first = self._parts[0].program.graph.name
+        device = np.array([place[0] for place in places])[list(at)]
         return OpGraph.from_columns(
             names,
             src,
             dst,
+            edge_transfer=np.where(device[src] == device[dst], np.nan, 0.0),  # the collectives are the transfers
             name=f"{first} of {len(self._parts)} ranks",
             kind=(kind, list(kinds)),
             time=times,

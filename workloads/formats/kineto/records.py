@@ -85,7 +85,7 @@ def repair(events: Events) -> Records:
 
 
 def _with_times(rows: Rows, duration: Ints) -> tuple[Rows, int]:
-    """Return the rows without those of an impossible time of 0, and the number of removed rows."""
+    """Return the rows without rows of an impossible time of 0, and how many were removed."""
     if not len(rows):
         return rows, 0
     bad = (rows.start == 0) & ((duration == 0) | (float(np.median(rows.start)) > _FAR))

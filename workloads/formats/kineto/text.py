@@ -22,6 +22,8 @@ from simsched.base.io import MOST_BYTES, decode_text, json_errors, read_bytes
 from simsched.base.signals import without_collector
 
 EVENTS: Final = "traceEvents"
+_NSIGHT: Final = '"CudaEvent":'
+_PEEKED: Final = 1 << 20  # characters in which an export of Nsight Systems has its first event
 _GZIP: Final = b"\x1f\x8b"
 _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
@@ -149,7 +151,8 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     exact
         Whether numbers with a decimal point are read as `Decimal` instead of as floats.
     strict
-        Whether NaN and infinity are refused anywhere; else they are read as floats.
+        Whether NaN and infinity, and entries that are no events, are refused; else these are read as floats and
+        passed over.
 
     Raises
     ------
@@ -157,6 +160,8 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
         If it is not JSON (the message names the line) or has no events.
     """
     n_events = 0
+    if _NSIGHT in text[:_PEEKED]:
+        raise FormatError(f"{source}: is an export of Nsight Systems, which is not read; record with torch.profiler")
 
     def read_object(fields: dict[str, Any]) -> Any:
         """Read an event, which alone has a field "ph"; return any other object unchanged."""
@@ -191,6 +196,8 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     events = document.pop(EVENTS)
     if not isinstance(events, list):
         raise FormatError(f"{source}: field {EVENTS!r} must be a list")
+    if not strict:
+        events = [event for event in events if event is _EVENT]
     strange = next((i for i, event in enumerate(events) if event is not _EVENT), None)
     if strange is not None:
         raise FormatError(f"{place(source, strange)}: expected an object with a field 'ph'")

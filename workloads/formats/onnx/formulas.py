@@ -1,10 +1,12 @@
-"""Operators that an exporter wrote as several, made one again: attention, layer normalisation, GELU and SiLU.
+"""Operators that an exporter wrote as several, made one again: attention, norms of layers and groups, GELU, SiLU.
 
 ONNX got an operator for these late (layer normalisation with set 17, GELU with 20, attention with 23, SiLU with 24).
 Before, an exporter writes the formula. PyTorch, from which the formula comes, launches one kernel for each, and so do
 ONNX Runtime and TensorRT: costs of the formula piece by piece would include kernels that are never launched.
 
-A formula is only recognised where no other operator reads the results of its steps, except of the last one.
+A formula is only recognised where no other operator reads the results of its steps, except of the last one. Products
+and a softmax that a model calls by themselves run one by one in PyTorch. The formula of
+`torch.nn.functional.scaled_dot_product_attention` differs: its exporters scale keys as well as queries.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -204,6 +206,8 @@ def _attention(graph: _Steps, softmax: int) -> _Formula | None:
     members += [place, second]
     q_source, q_scaling = _before_scaling(graph, queries)
     k_source, k_scaling = _before_scaling(graph, keys)
+    if not k_scaling:
+        return None
     everything = frozenset((*members, *q_scaling, *k_scaling))
     if not graph.is_closed(everything):
         return None
@@ -333,9 +337,11 @@ def _gelu(graph: _Steps, place: int) -> _Formula | None:
     for start in _before(graph, place, _OF_GELU):
         for last in _after(graph, place, _OF_GELU):
             region = _between(graph, start, last, _OF_GELU)
-            if region is None or not any(_is_gate(graph.steps[i]) for i in region[0]) or place not in region[0]:
+            if region is None or place not in region[0]:
                 continue
             members = region[0]
+            if not any(_is_gate(graph.steps[i]) for i in members if i > place):  # a cube before a tangent is no gate
+                continue
             following = graph.follower(last)
             if (
                 following is not None
@@ -389,6 +395,42 @@ def _layer_norm(graph: _Steps, place: int) -> _Formula | None:
     return None
 
 
+def _group_norm(graph: _Steps, place: int) -> _Formula | None:
+    """Return the normalisation of groups of channels that one of instances is part of, with its scale and shift."""
+    instance = graph.steps[place]
+    before = instance.input(0)
+    after = graph.follower(place)
+    if before is None or before.producer is None or after is None:
+        return None
+    grouping = graph.steps[before.producer]
+    start = _variable(grouping)
+    if start is None or start.shape is None or before.shape is None:
+        return None
+    shape = start.shape
+    if len(shape) < 3 or len(before.shape) < 3:
+        return None
+    if grouping.op_type != "Reshape" or graph.steps[after].op_type != "Reshape" or before.shape[0] != shape[0]:
+        return None
+    members = [before.producer, place, after]
+    parameters: list[Tensor] = []
+    last = graph.follower(after)
+    for op_type in ("Mul", "Add"):
+        if last is None:
+            break
+        step = graph.steps[last]
+        if step.domain or step.op_type != op_type or len(step.read) != 1:
+            break
+        parameters += [x for x in step.given if x.constant]
+        members.append(last)
+        last = graph.follower(last)
+    everything = frozenset(members)
+    is_scaled = len(parameters) == 2 and all(x.shape is not None and prod(x.shape) == shape[1] for x in parameters)
+    if not is_scaled or graph.steps[max(members)].shape_out() != shape or not graph.is_closed(everything):
+        return None
+    whole = _whole(graph, max(members), "GroupNormalization", (start, *parameters), num_groups=before.shape[1])
+    return _Formula(everything, whole)
+
+
 def _is_used_again(graph: _Steps, start: Tensor, members: frozenset[int]) -> bool:
     """Say whether steps other than those that a normalisation begins with read its input, as a residual would."""
     readers = members.intersection(graph.readers(start))
@@ -415,5 +457,6 @@ def _is_mean_of_last(step: Step) -> bool:
 
 _FORMULAS: Final[Mapping[str, Callable[[_Steps, int], _Formula | None]]] = MappingProxyType(
     {"Softmax": _attention, "Erf": _gelu, "Tanh": _gelu, "Sigmoid": _silu, "Sqrt": _layer_norm}
+    | {"InstanceNormalization": _group_norm}
 )
 """Functions that look for a formula, by the type of the step that identifies it."""

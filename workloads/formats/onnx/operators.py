@@ -13,7 +13,7 @@ Format
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
+from math import log2, prod
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -138,6 +138,8 @@ _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than th
 _READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # other copies read only the part that they write
 _PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
+_DYNAMIC: Final = ("DynamicQuantizeMatMul",)
+"""Products that round their first factor to the format of the second."""
 _NAMES: Final = {
     "Sum": "add",
     "Swish": "silu",
@@ -179,7 +181,13 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     supported = rule is not None
     computes = supported and (step.op_type in PRODUCTS or step.op_type in CONTRIB_PRODUCTS)
     try:
-        elem = next((x.elem for x in (step.given if computes else step.written)), 0)
+        if step.op_type in _DYNAMIC:
+            named = step.given[1:]
+        elif computes:
+            named = step.given
+        else:
+            named = step.written
+        elem = next((x.elem for x in named), 0)
         costs = step.formats.costs(elem)
         if rule is None:
             cost = _unsupported_cost(step)
@@ -437,7 +445,49 @@ def _scatter(step: Step, costs: Costs) -> Cost:
     read = touched + (0.0 if numbers is None or numbers.constant else step.nbytes(numbers))
     adds = step.attributes.get("reduction", "none") != "none"
     work = costs.moved_rows(prod(updates.shape) // max(1, length), length)
-    return _moving(step, work, read + (touched if adds else 0.0), touched)
+    written = min(touched, step.nbytes(step.given[0]) or touched)  # a row that is written twice is in the cache
+    if adds:
+        read += written
+    return _moving(step, work, read, written)
+
+
+def _top(step: Step, costs: Costs) -> Cost:
+    """Return the cost of the greatest elements of each row: all are read."""
+    x = step.given[0]
+    return _moving(step, costs.elementwise(step.shape_out(), rule="copy"), step.nbytes(x), step.nbytes(*step.written))
+
+
+def _fourier(step: Step, costs: Costs) -> Cost:
+    """Make a Fourier transform of 5 n log2(n) FLOP for n complex numbers, half of them where one side is real."""
+    shapes = step.shape_in(0), step.shape_out()
+    axis = step.attributes.get("axis", 1)
+    given = step.input(2)
+    if given is not None and (numbers := given.numbers()) is not None:
+        axis = int(numbers.ravel()[0])
+    complex_shape = max((shape[:-1] for shape in shapes), key=prod)
+    n_parts = min(shape[-1] for shape in shapes)  # 2 where both sides are complex
+    share = n_parts / 2.0
+    length = max(shape[:-1][axis + (len(shape) * (axis < 0))] for shape in shapes)
+    work = costs.elementwise(complex_shape, flops=5.0 * log2(max(2, length)) * share, rule="permute")
+    return Cost("fft", (work,), weight_nbytes=0.0)
+
+
+def _sample(step: Step, costs: Costs) -> Cost:
+    """Make a bilinear sample for each output."""
+    return Cost("grid_sample", (costs.elementwise(step.shape_out(), flops=8, rule="upsample"),))
+
+
+def _fill(step: Step, costs: Costs) -> Cost:
+    """Make a tensor of nothing."""
+    shape = step.shape_out()
+    work = replace(costs.elementwise(shape), writes=step.nbytes(*step.written))
+    return Cost("fill", (work,), is_counted=True, weight_nbytes=0.0)
+
+
+def _gate(step: Step, costs: Costs) -> Cost:
+    """Multiply one half of each row by the SiLU of the other one."""
+    flops = ACTIVATION_FLOPS["silu"] + 1
+    return Cost(kind_of(step.op_type), (costs.elementwise(step.shape_out(), flops=flops, rule="activation"),))
 
 
 def _leaves_all_in_place(step: Step) -> bool:
@@ -504,7 +554,12 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
                 Tile Transpose Trilu
             """,
             _gather: "Gather GatherElements GatherND",
-            _scatter: "ScatterElements ScatterND TensorScatter",
+            _scatter: "Scatter ScatterElements ScatterND TensorScatter",
+            _top: "Col2Im TopK",
+            _fourier: "DFT",
+            _sample: "GridSample",
+            _fill: "Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
+            _gate: "SwiGLU",
             _batch_norm: "BatchNormalization",
             _scan: "CumProd CumSum",
             _rows: """

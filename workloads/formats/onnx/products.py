@@ -11,7 +11,7 @@ from simsched.model.graph import Work
 from workloads.costs import GATES, Cost, Costs, conv_layout, with_bytes
 from workloads.equations import axes_of
 from workloads.formats.onnx.tensors import Shape, Step, Tensor, n_stored
-from workloads.formats.onnx.views import reshaped_strides
+from workloads.formats.onnx.views import lay, reshaped_strides
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand follows scales and zeros
@@ -90,7 +90,7 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     cost = _matrices(step, costs, batch, rows // batch, k, n, False)
     copies = []
     if step.op_type == "MatMul":
-        copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
+        copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x, as_rows=batch == 1)]
     if not copies:
         return cost
     whole = with_bytes(
@@ -102,11 +102,17 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     return cost._replace(works=(*(_copy_work(step, x, costs) for x in copies), *whole), is_counted=True)
 
 
-def _is_scattered(x: Tensor) -> bool:
-    """Say whether the matrices of a stack do not lie one after the other, as PyTorch wants them: it copies them."""
+def _is_scattered(x: Tensor, *, as_rows: bool) -> bool:
+    """Say whether the matrices of a stack do not lie one after the other, as PyTorch wants them: it copies them.
+
+    Of a stack that one matrix multiplies all rows do.
+    """
     if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
         return False
-    stack = (prod(x.shape[:-2]), *x.shape[-2:])
+    if as_rows:
+        stack: Shape = (prod(x.shape[:-1]), x.shape[-1])
+    else:
+        stack = (prod(x.shape[:-2]), *x.shape[-2:])
     return reshaped_strides(x.shape, x.strides, stack) is None
 
 
@@ -174,6 +180,8 @@ def _attention(step: Step, costs: Costs) -> Cost:
         _, heads, length, width = q
         keys = k[2]
         value_width = v[3]
+        rows = (length * heads * value_width, value_width, heads * value_width, 1)
+        lay(step.written[0], rows)  # as PyTorch writes it: the heads of a token one after the other
     past = step.input(4)
     if past is not None and past.shape is not None:
         keys += past.shape[2]

@@ -154,8 +154,8 @@ _PARAMETERS: Final = by_word(
         "equation": "einsum",
         "input weight bias": "linear",
         "input weight": "embedding embeddingbag",
-        "input dim index source": "indexcopy indexadd",
-        "input dim index src": "scatter scatteradd",
+        "input dim index source": "indexcopy indexadd indexreduce",
+        "input dim index src": "scatter scatteradd scatterreduce",
         "input dim index": "indexselect gather",
         "input indices values accumulate": "indexput",
         "input running_mean running_var weight bias": "batchnorm",
@@ -177,8 +177,9 @@ VIEWS: Final = _words(
     view viewas reshape reshapeas flatten unflatten ravel squeeze unsqueeze transpose permute t swapaxes swapdims
     movedim moveaxis numpyt adjoint mt expand expandas broadcastto chunk split splitwithsizes
     tensorsplit unsafechunk unsafesplit unsafesplitwithsizes unbind select slice narrow getitem detach alias
-    liftfreshcopy identity dropout dropout1d dropout2d dropout3d alphadropout featurealphadropout nativedropout
-    stochasticdepth droppath contiguous diagonal asstrided real imag viewasreal viewascomplex requiresgrad getattr
+    liftfresh liftfreshcopy identity dropout dropout1d dropout2d dropout3d alphadropout featurealphadropout
+    nativedropout stochasticdepth droppath contiguous diagonal asstrided real imag viewasreal viewascomplex
+    requiresgrad getattr
     """
 )
 """Operations that launch nothing unless they have to copy; dropouts do nothing in inference."""
@@ -195,10 +196,14 @@ MOVES: Final = _words(
     pad constantpadnd constantpad1d constantpad2d constantpad3d zeropad1d zeropad2d zeropad3d reflectionpad1d
     reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d replicationpad3d maskedscatter slicescatter
     selectscatter pixelshuffle pixelunshuffle channelshuffle interpolate upsamplenearest1d upsamplenearest2d
-    upsamplenearest3d upsamplebilinear2d upsamplebicubic2d im2col unfold col2im fold topk sort argsort onehot
+    upsamplenearest3d upsamplebilinear2d upsamplebicubic2d im2col unfold col2im fold topk kthvalue sort argsort msort
+    onehot
     """
 )
 """Operations that move elements and compute nothing."""
+
+READ_WHOLE: Final = ("topk", "kthvalue", "col2im", "fold")
+"""Moves that read all elements, though they write fewer."""
 
 CHOICES: Final = _words("where maskedfill tril triu")
 """Operations of no FLOP that read all their tensors."""
@@ -206,7 +211,7 @@ CHOICES: Final = _words("where maskedfill tril triu")
 PICKS: Final = _words("index indexselect gather take")
 """Operations that read elements or rows of a tensor that another one numbers."""
 
-PUTS: Final = _words("indexput indexcopy indexadd indexfill scatter scatteradd")
+PUTS: Final = _words("indexput indexcopy indexadd indexfill indexreduce scatter scatteradd scatterreduce")
 """Operations that write elements or rows of a tensor that another one numbers."""
 
 PRODUCTS: Final = _words("matmul mm bmm mv dot addmm baddbmm addbmm intmm scaledmm")

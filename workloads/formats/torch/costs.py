@@ -17,6 +17,7 @@ from workloads.formats.torch.calls import (
     MOVES,
     PICKS,
     PUTS,
+    READ_WHOLE,
     REDUCTIONS,
     TRANSCENDENTAL,
     VIEWS,
@@ -78,11 +79,11 @@ def _move(call: Call, costs: Costs) -> Cost:
     else:
         resizes = call.key.startswith("upsample") or call.key == "interpolate"
         work = costs.elementwise(out.shape, rule="upsample" if resizes else "copy")
-    work = replace(
-        work,
-        reads=float(min(out.n, read.n_stored) * read.width) + indices,
-        writes=out.nbytes,
-    )
+    if call.key in READ_WHOLE:
+        n_read = read.n_stored
+    else:
+        n_read = min(out.n, read.n_stored)
+    work = replace(work, reads=float(n_read * read.width) + indices, writes=_nbytes(call.outputs))
     if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]):
         kind = "copy"
     else:
@@ -123,8 +124,8 @@ def _put(call: Call, costs: Costs) -> Cost:
             length = target.n // target.shape[axis]
         else:
             length = 1
-    written = float(n * length * target.width)
-    adds = "add" in call.key or call.settings.get("accumulate") is True
+    written = float(min(n * length, target.n) * target.width)  # a row that is written twice is in the cache
+    adds = call.key.endswith(("add", "reduce")) or call.settings.get("accumulate") is True
     touched = replace(
         costs.moved_rows(n, max(1, length)),
         flops=float(n * length) if adds else 0.0,

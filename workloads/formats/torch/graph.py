@@ -39,6 +39,10 @@ _FORMATS: Final = {
 }
 _OWN: Final = ("torch", "_operator", "operator", "math", "builtins")
 """Packages whose functions have the names that rules use."""
+_PREPARED: Final = ("linear", "matmul", "einsum", "embeddingbag")
+"""Operators that PyTorch makes of one kernel, before and after which others may run."""
+_PREPARATIONS: Final = ("clone", "copy", "add")
+"""Copies of scattered elements, and a bias that the kernel cannot add."""
 _MODULE_SETTINGS: Final = (
     "stride",
     "padding",
@@ -138,7 +142,11 @@ class _Importer:
                 constant.update(x.place[0] for x in operands if x.place is not None)
             self.silent.add(node)
             self.made[node] = operands
-        self.constant = frozenset(constant)
+        for node in self.nodes:
+            if node.op == "call_module":
+                places = (x.place for x in self._operands(node, self._parameters(node), True))
+                constant.update(place[0] for place in places if place is not None)
+        self.constant = frozenset(constant - written)
 
     def read(self, node: Any) -> None:
         """Add the operator of a node."""
@@ -193,10 +201,15 @@ class _Importer:
             return Call(key, self._reads(_read_by(settings), node, outputs), outputs, settings, in_place)
         module = self.modules[node.target]
         settings = {key: getattr(module, key) for key in _MODULE_SETTINGS if hasattr(module, key)}
-        buffers = (x for x in module.buffers() if x.dim() and x.is_floating_point())
-        weights = self._operands(node, [*module.parameters(), *buffers], True)
+        weights = self._operands(node, self._parameters(node), True)
         operands = self._reads(_read_by((node.args, node.kwargs)), node, outputs)
         return Call(_module_key(module), (*operands, *weights), outputs, settings)
+
+    def _parameters(self, node: Any) -> list[Any]:
+        """Return the parameters of the layer that a node calls, and the buffers that are more than a number."""
+        module = self.modules[node.target]
+        buffers = (x for x in module.buffers() if x.dim() and x.is_floating_point())
+        return [*module.parameters(), *buffers]
 
     def _function(self, node: Any) -> tuple[str, dict[str, Any]]:
         """Return the key of a function or method, and its arguments by name."""
@@ -269,10 +282,16 @@ class _Importer:
         return unknown(call, costs)
 
     def _has_more(self, node: Any, call: Call, inner: Sequence[Inner]) -> bool:
-        """Return whether more runs in a node than its rule knows: casts of autocast, copies of scattered elements."""
+        """Return whether more runs in a node than its rule knows.
+
+        Casts of autocast, and `_PREPARATIONS`. Of an einsum of three tensors the best order counts, which need not be
+        the one that runs.
+        """
         if node.name in self.run.regions and any(map(_casts, inner)):
             return True
-        return call.key == "matmul" and any(key_of(_function_name(one.target)) == "clone" for one in inner)
+        if call.key not in _PREPARED or (call.key == "einsum" and len(call.operands) > 2):
+            return False
+        return any(key_of(_function_name(one.target)) in _PREPARATIONS for one in inner)
 
     def _composite(self, node: Any, call: Call, known: Cost | None, inner: Sequence[Inner]) -> "_Composite":
         """Return the cost of all calls inside a node, in order."""
@@ -304,6 +323,8 @@ class _Importer:
                 weight_nbytes = 0.0
             if cost.works:
                 weights |= {x.place or id(x): x.nbytes for x in part.weights}
+            if known is not None and part.key == "add" and part.weights:
+                cost = _without_flops(cost)  # a bias, which costs no FLOP in a product that adds it either
             if cost.is_counted:
                 works += cost.works
             else:
@@ -325,6 +346,8 @@ class _Importer:
         operands = self._operands(node, list(settings.values()), False)
         operands = tuple(x._replace(is_weight=x.place is not None and x.place[0] in self.constant) for x in operands)
         outputs = tuple(x for x in self._operands(node, one.value, False) if x.n)
+        if not outputs:
+            outputs = tuple(x for x in self._operands(node, one.written, False) if x.n)
         key = key_of(_function_name(one.target))
         return Call(key, operands, outputs, settings, writes_in_place(one.target))
 
@@ -476,6 +499,10 @@ def _bytes_alone(nbytes: float) -> Operand:
     return Operand((max(1, int(nbytes) // 4),), 4, None, (1,), False)
 
 
+def _without_flops(cost: Cost) -> Cost:
+    return cost._replace(works=tuple(replace(work, flops=0.0) for work in cost.works))
+
+
 def _casts(one: Inner) -> bool:
     """Say whether a call changes the number format of real numbers, as autocast does."""
     if key_of(_function_name(one.target)) != "to" or not one.arguments:
@@ -487,8 +514,8 @@ def _casts(one: Inner) -> bool:
 
 def _is_itself(node: Any, inner: Sequence[Inner]) -> bool:
     """Say whether all that runs inside a node is the operator that it calls."""
-    packet = getattr(node.target, "overloadpacket", None)
-    return packet is not None and len(inner) == 1 and getattr(inner[0].target, "overloadpacket", None) is packet
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return len(inner) == 1 and getattr(inner[0].target, "overloadpacket", None) is packet
 
 
 def _key_of_function(target: Any) -> str:

@@ -33,6 +33,20 @@ class Inner(NamedTuple):
     keywords: Mapping[str, Any]
     value: Any
 
+    @property
+    def written(self) -> list[Any]:
+        """The arguments that it writes to."""
+        schema = getattr(self.target, "_schema", None)
+        if schema is None:
+            return []
+        given = dict(zip((one.name for one in schema.arguments), self.arguments, strict=False)) | dict(self.keywords)
+        return [given[one.name] for one in schema.arguments if _is_written(one) and one.name in given]
+
+
+def _is_written(argument: Any) -> bool:
+    """Say whether an operator writes to an argument of its schema."""
+    return argument.alias_info is not None and argument.alias_info.is_write
+
 
 class Autocast(NamedTuple):
     """A region of ``torch.autocast``."""
@@ -106,8 +120,7 @@ def _recorder() -> type:
                         argument_value = args[i]
                     else:
                         argument_value = kwargs.get(argument.name)
-                    writes = argument.alias_info is not None and argument.alias_info.is_write
-                    self._note(self.writes if writes else self.reads, argument_value)
+                    self._note(self.writes if _is_written(argument) else self.reads, argument_value)
             return value
 
         def place(self, tensor: Any) -> tuple[int, int] | None:

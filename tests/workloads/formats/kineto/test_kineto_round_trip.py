@@ -17,7 +17,8 @@ from simsched.model.program import ACTIONS
 from simsched.model.trace.timeline import HOST, KERNEL
 from simsched.simulator import simulate
 from workloads import from_spec, read_kineto_program
-from workloads.formats.kineto.replay import replay_traced
+from workloads.formats.kineto.dispatch import as_dispatched
+from workloads.formats.kineto.replay import replay_traced, times_alone
 
 CALLS = {
     "launch": "cudaLaunchKernel",
@@ -26,6 +27,7 @@ CALLS = {
     "barrier": "cudaDeviceSynchronize",
 }
 FAMILIES = ("layered", "series-parallel", "fork-join", "transformer-like")
+FEW = ss.Kernel(8, 128, 16)
 NAMED = 0.02
 """Part by which a change may be off where waits are named."""
 GUESSED = 0.08
@@ -40,9 +42,9 @@ def event(cat, name, span, stream, **args):
     return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, **times, "args": {"stream": stream, **args}}
 
 
-def kernel(op, span, stream, correlation):
-    shape = {"grid": [8, 1, 1], "block": [128, 1, 1], "registers per thread": 16, "shared memory": 0}
-    return event("kernel", f"k{op}_", span, stream, correlation=correlation, device=0, **shape)
+def kernel(op, span, stream, correlation, shape=FEW):
+    args = {"grid": [shape.blocks, 1, 1], "block": [shape.threads, 1, 1], "registers per thread": shape.registers}
+    return event("kernel", f"k{op}_", span, stream, correlation=correlation, device=0, **args)
 
 
 def spans_of(trace, kind):
@@ -67,7 +69,8 @@ def events_of_host(trace, *, named):
         begin = at if action == "barrier" else start  # the host's own part of a barrier comes after it has waited
         events.append(event("cuda_runtime", CALLS[action], (begin, end), 1, correlation=row + 1))
         if action == "launch":
-            events.append(kernel(argument, spans[argument], stream, row + 1))
+            shape = trace.graph.operator(argument).kernels[0]
+            events.append(kernel(argument, spans[argument], stream, row + 1, shape))
         elif action == "record":
             recorded[argument] = row + 1, stream
         elif action == "wait" and named:
@@ -87,17 +90,18 @@ def events_of_graph(trace, plan):
 
 
 class Case:
-    """A random graph with random times, its schedule, and the truth of a change."""
+    """A random graph with random times, its schedule, and the truth of a change; `beside`: with contention."""
 
-    def __init__(self, seed, scheduler, gpu):
+    def __init__(self, seed, scheduler, gpu, *, beside=False):
         rng = np.random.default_rng(seed)
         drawn = from_spec(f"random:{FAMILIES[seed % 4]},seed={seed}" + ",n_ops=30" * (seed % 4 == 0))
         self.times = rng.uniform(5.0, 120.0, len(drawn))
         self.changed = np.where(rng.random(len(drawn)) < 0.5, self.times / 4, self.times)
-        kernels = (ss.Kernel(8, 128, 16),)
-        rows = zip(drawn.names, self.times.tolist(), strict=True)
-        ops = [ss.Operator(name, "kernel", time=time, kernels=kernels) for name, time in rows]
-        cluster = ss.Cluster.preset(gpu).replace_devices(contention=False)
+        shapes = [ss.Kernel(blocks, threads, 32) for blocks in (20, 108, 432, 2000, 9000) for threads in (128, 512)]
+        drawn_shapes = [shapes[k] if beside else FEW for k in rng.integers(len(shapes), size=len(drawn)).tolist()]
+        rows = zip(drawn.names, self.times.tolist(), drawn_shapes, strict=True)
+        ops = [ss.Operator(name, "kernel", time=time, kernels=(shape,)) for name, time, shape in rows]
+        cluster = ss.Cluster.preset(gpu).replace_devices(contention=beside)
         self.plan = ss.schedule(ss.OpGraph(ops, drawn.edges), cluster, scheduler)
         program = self.plan.lower(cluster)
         self.trace = simulate(program, cluster)
@@ -136,3 +140,20 @@ def test_captured_graphs(tmp_path):
         changes.append(change)
     assert np.mean(changes) < CAPTURED
     assert max(changes) < WORST
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kernels_beside_each_other(seed, tmp_path):
+    """Contention explains the starts better, and times alone are found again; no stream is taken to have priority."""
+    case = Case(seed, "heft", "a100", beside=True)
+    path = tmp_path / "trace.json"
+    events = events_of_host(case.trace, named=True)
+    path.write_text(json.dumps({"deviceProperties": [A100], "traceEvents": events}), encoding="utf-8")
+    program = read_kineto_program(path)
+    off = replay_traced(program, [parse_change("contention=false")])
+    usual = replay_traced(program)
+    assert abs(usual.error) < 0.04 < abs(off.error)
+    assert not as_dispatched(program).priority.any()
+    numbers = [int(name[1:].partition("_")[0]) for name in program.graph.names[: program.of_trace.n_own]]
+    alone = times_alone(program)[: len(numbers)] / case.times[numbers]
+    assert np.median(alone) == pytest.approx(1.0, abs=0.05)

@@ -184,3 +184,15 @@ def test_a_rank_is_given_once(read, tmp_path):
         FormatError, match=r"copied\.json: is the same trace as .*trace\.json; give the trace of another"
     ):
         read_kineto_program([path, copied])
+
+
+def test_what_is_no_event_is_passed_over(read):
+    """TensorFlow ends its list with an empty object."""
+    is_right(read(added=[{}]))
+
+
+def test_an_export_of_nsight_is_named(tmp_path):
+    path = tmp_path / "nsight.json"
+    path.write_text('{"data":["a"]}\n{"Type":79,"CudaEvent":{"startNs":"100","endNs":"200"}}\n', encoding="utf-8")
+    with pytest.raises(FormatError, match=r"nsight\.json: is an export of Nsight Systems, which is not read; record"):
+        read_kineto_program(path)

@@ -17,6 +17,10 @@ GELU = {
     "before": """(X x) => (y) {
         a = Div (x, root)  b = Erf (a)  c = Add (b, one)  d = Mul (x, half)  y = Mul (d, c)
      }""",
+    "tangent of a cube": """(X x) => (y) {
+        s = Mul (x, x)  a = Mul (s, x)  b = Mul (a, slope)  c = Add (x, b)  d = Mul (c, root)  e = Tanh (d)
+        f = Add (e, one)  g = Mul (x, f)  y = Mul (g, half)
+     }""",
     "tangent": """(X x) => (y) {
         a = Pow (x, three)  b = Mul (a, slope)  c = Add (x, b)  d = Mul (c, root)  e = Tanh (d)  f = Add (e, one)
         g = Mul (x, f)  y = Mul (g, half)
@@ -103,6 +107,45 @@ def test_attention_whose_scores_are_read_elsewhere_stays_in_parts(read_elsewhere
 def test_a_scale_that_others_read_is_no_part_of_attention():
     text = ATTENTION.replace("=> (y)", "=> (y, q_scaled)")
     assert kinds(text, scale=0.35)[0] == ["transpose", "mul", "attention"]
+
+
+def test_attention_that_a_model_calls_in_parts_stays_in_parts():
+    """PyTorch's exporter scales queries and keys; what multiplies queries or scores alone was written by the model."""
+    for text in (
+        ATTENTION.replace("k_scaled = Mul (turned, scale)", "k_scaled = Identity (turned)"),
+        ATTENTION.replace("k_scaled = Mul (turned, scale)", "").replace("k_scaled", "turned"),
+    ):
+        assert "attention" not in kinds(text, scale=0.35)[0]
+
+
+def test_heads_of_attention_are_joined_without_a_copy():
+    """PyTorch writes (2, 6, 4, 8) and shows it as (2, 4, 6, 8), so the order of tokens and heads is a view."""
+    text = ATTENTION.replace("y = MatMul (weights, v)", "heads = MatMul (weights, v) REST")
+    rest = "turned_back = Transpose <perm = [0, 2, 1, 3]> (heads)  y = Reshape (turned_back, shape)"
+    text = text.replace("REST", rest)
+    graph = kinds(text, scale=0.35, shape=[2, 6, 32])[1]
+    assert [op.name for op in graph.operators if op.works] == ["heads"]
+
+
+GROUPS = """(float[2, 8, 5, 5] x) => (y) {
+    a = Reshape (x, groups)  b = InstanceNormalization (a, ones, zeros)  c = Reshape (b, whole)
+    d = Mul (c, scale)  y = Add (d, shift)
+ }"""
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_group_norm_is_one_operator(n):
+    """2 x 8 x 25 elements, of 8 FLOP; they are read and written, and 8 channels have a scale and a shift."""
+    constants = {"ones": (n,), "zeros": (n,), "scale": (8, 1, 1), "shift": (8, 1, 1)}
+    found, graph = kinds(GROUPS, groups=[2, n, -1], whole=[2, 8, 5, 5], **constants)
+    assert found == ["group_norm"]
+    assert (graph["y"].flops, graph["y"].nbytes) == (8 * 400, 4 * (400 + 400 + 16))
+    assert graph["y"].works[0].rows == 2 * n
+
+
+def test_an_instance_norm_is_no_group_norm():
+    text = GROUPS.replace("d = Mul (c, scale)  y = Add (d, shift)", "y = Relu (c)")
+    assert "instance_norm" in kinds(text, groups=[2, 4, -1], whole=[2, 8, 5, 5], ones=(4,), zeros=(4,))[0]
 
 
 def test_a_softmax_over_other_axes_is_no_attention():

@@ -49,19 +49,21 @@ def test_what_exporters_write_is_what_our_networks_build(build, granularity):
 def test_attention_with_its_arithmetic_on_shapes():
     """Batch 2: products with weights have 2 * 12 * 32 * 32 = 24,576 FLOP.
 
-    Attention has two products of 2 * (2 * 4) * 6 * 8 * 6 = 4,608 and a softmax of 5 * 8 * 6 * 6 = 1,440.
+    Attention has two products of 2 * (2 * 4) * 6 * 8 * 6 = 4,608, a division of 8 * 6 * 6 = 288 scores and a softmax
+    of 5 FLOP for each of them. The model calls these one by one, and so does PyTorch.
 
     What computes the shapes is no operator, biases are in the products, reshapes and transpositions are read through
     but for the one that joins heads that lie apart.
     """
     graph = from_onnx(made("attention"), shapes=SEQUENCES, granularity="unit")
     assert " ".join(f"{op.name}:{op.kind}:{op.flops:g}" for op in graph.operators) == (
-        "q:linear:24576 k:linear:24576 v:linear:24576 mixed:attention:10656 mixed_joined:copy:0 out:linear:24576"
+        "q:linear:24576 k:linear:24576 v:linear:24576 scores:matmul:4608 scaled:div:288 weights:softmax:1440 "
+        "mixed:matmul:4608 mixed_joined:copy:0 out:linear:24576"
     )
     assert (graph["q"].weight_nbytes, graph["mixed"].weight_nbytes) == (33 * 32 * 4, 0.0)
-    assert list(graph.edges)[:3] == edges("q-mixed=1536 k-mixed=1536 v-mixed=1536")
+    assert list(graph.edges)[:2] == edges("q-scores=1536 k-scores=1536")
     single = from_onnx(made("attention"), shapes=SEQUENCES, granularity="operator")
-    assert len(single) == 12 + 1
+    assert len(single) == 12 + 4
     assert single["k_turned"].output_shape == (2, 4, 8, 6)
     for name, kind in (("q_heads", "view"), ("q_turned", "transpose")):
         assert (single[name].kind, single[name].time, single[name].works) == (kind, 0.0, ())

@@ -324,6 +324,23 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 
+def test_the_greatest_elements_are_looked_for_among_all():
+    """8 x 100 values are read; 5 a row are written, each with an index of 8 bytes."""
+    graph = from_onnx(model("(float[8, 100] x) => (y, i) { y, i = TopK (x, k) }", k=[5]))
+    (op,) = [op for op in graph.operators if op.works]
+    assert "unknown" not in op.attributes
+    assert op.nbytes == 4 * 800 + 40 * (4 + 8)
+
+
+@pytest.mark.parametrize(("parts", "onesided", "n_out", "share"), [(2, 0, 16, 1.0), (1, 0, 16, 0.5), (1, 1, 9, 0.5)])
+def test_a_fourier_transform(parts, onesided, n_out, share):
+    """3 rows of 16 numbers: 5 * 16 * 4 FLOP a row, half of that if the signal is real."""
+    text = f"(float[3, 16, {parts}] x) => (y) {{ y = DFT <axis = 1, onesided = {onesided}> (x) }}"
+    (op,) = from_onnx(model(text, 17)).operators
+    assert (op.kind, op.flops) == ("fft", share * 3 * 5 * 16 * 4)
+    assert op.nbytes == 4 * 3 * (16 * parts + n_out * 2)
+
+
 @pytest.mark.parametrize(
     ("op_type", "shapes", "weights", "attributes", "match"),
     [
@@ -339,3 +356,13 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
 def test_operators_that_cannot_be(op_type, shapes, weights, attributes, match):
     with pytest.raises(FormatError, match=rf"^model: operator 'y0' \({op_type}\): .*({match})"):
         one(op_type, *shapes, weights=weights, opset=23 if op_type == "Attention" else 17, **attributes)
+
+
+def test_a_product_that_rounds_its_first_factor_computes_in_whole_numbers():
+    """4 x 64 by 64 x 32: 2 FLOP for each of 8,192 pairs, in int8."""
+    text = """(float[4, 64] x) => (y) {
+        w = Cast <to = 3> (weights)  y = com.microsoft.DynamicQuantizeMatMul (x, w, scale)
+    }"""
+    graph = from_onnx(model(text, weights=(64, 32), scale=(1,)))
+    (op,) = [op for op in graph.operators if op.kind == "linear"]
+    assert (op.dtype, op.flops) == ("int8", 2 * 8192)

@@ -162,3 +162,17 @@ def test_a_program_has_the_name_of_its_module():
 def test_einsum_takes_the_best_order():
     forward = One(lambda m, x: torch.einsum("ij,jk,kl->il", x, m.a, m.b), a=torch.zeros(64, 64), b=torch.zeros(64, 64))
     assert from_module(forward, torch.zeros(64, 64)).flops.sum() == 2 * 2 * 64**3
+
+
+def test_an_operator_of_the_user_that_writes_and_returns_nothing_is_not_free():
+    """It reads two tensors of 16 numbers of 4 bytes and writes one, by whichever path it is read."""
+    with torch.library._scoped_library("simsched_test", "FRAGMENT") as library:
+        library.define("accumulate_(Tensor(a!) x, Tensor y) -> ()")
+        library.impl("accumulate_", lambda x, y: None, "Meta")
+        library.impl("accumulate_", lambda x, y: x.add_(y), "CPU")
+        module = One(lambda m, x: (y := x.exp(), torch.ops.simsched_test.accumulate_(y, x), y.neg())[2])
+        x = torch.zeros(16)
+        for graph in (from_module(module, x), from_exported(torch.export.export(module, (x,)))):
+            (op,) = [op for op in graph.operators if op.kind == "accumulate"]
+            assert op.nbytes == 3 * 64
+            assert any(edge.src == op.name for edge in graph.edges)

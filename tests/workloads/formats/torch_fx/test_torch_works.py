@@ -1,5 +1,7 @@
 """What calls of PyTorch compute and move, worked by hand."""
 
+from math import prod
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -264,3 +266,38 @@ def test_launch_shapes_follow_the_device():
     for read in reads:
         with pytest.raises(GraphError, match="no option 'device' any more: launch shapes follow the device"):
             read()
+
+
+def test_a_linear_layer_of_scattered_rows_copies_them_and_adds_its_bias_apart():
+    """10 x 2 rows of 32 features in the order of another axis: a copy, a product of 20 x 32 by 32 x 8, a sum of 160.
+
+    As for a product that adds it itself, the bias costs no FLOP.
+    """
+    op = last(lambda m, x: m.layer(x.transpose(0, 1)), meta(10, 2, 32), layer=nn.Linear(32, 8, device="meta"))
+    assert (op.kind, op.flops, op.weight_nbytes) == ("linear", 2 * 20 * 32 * 8, 4 * (32 * 8 + 8))
+    assert op.nbytes == 4 * (2 * 640 + (640 + 32 * 8 + 160) + (160 + 8 + 160))
+    dense = last(lambda m, x: m.layer(x), meta(2, 10, 32), layer=nn.Linear(32, 8, device="meta"))
+    assert dense.nbytes == 4 * (640 + 32 * 8 + 8 + 160)
+
+
+def test_the_copies_of_an_einsum_count():
+    """6 products of 5 x 4 by 4 x 3, one factor of which has to be copied before: 2 x 120 values more."""
+    op = last(lambda m, x, y, z: torch.einsum("abcd,adbe->abce", x, y), meta(2, 3, 5, 4), meta(2, 4, 3, 3))
+    assert op.flops == 2 * 6 * 5 * 4 * 3
+    product = 4 * (6 * 5 * 4 + 6 * 4 * 3 + 6 * 5 * 3)
+    assert op.nbytes in (product, product + 2 * 4 * 6 * 4 * 3)
+
+
+def test_the_greatest_elements_are_looked_for_among_all():
+    """8 x 100 values are read; 5 a row are written, each with an index of 8 bytes."""
+    op = from_module(Forward(lambda m, x: x.topk(5)), [meta(8, 100)])["topk"]
+    assert op.nbytes == 4 * 800 + 40 * (4 + 8)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("scatter_reduce", (12, 4)), ("index_reduce", (12,))])
+def test_rows_that_are_reduced_into_others(name, shape):
+    """12 rows of 4 go into 3 rows, copied first: each of them is read and written once, since it is in the cache."""
+
+    op = last(lambda m, x, y, z: getattr(x, name)(0, z, y, "amax"), meta(3, 4), meta(12, 4), indices(*shape))
+    assert "unknown" not in op.attributes
+    assert op.nbytes == 4 * (2 * 12 + 48 + 2 * 12) + 8 * prod(shape)
