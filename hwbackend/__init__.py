@@ -1,4 +1,4 @@
-"""Hardware backends: what runs a `simsched.Program` on a device and measures it.
+"""Hardware backends, which run a `simsched.Program` on a device and measure it.
 
 >>> import hwbackend
 >>> [entry.name for entry in hwbackend.available()]

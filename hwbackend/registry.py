@@ -30,11 +30,11 @@ class Availability:
     Parameters
     ----------
     name, description
-        What it is called, and what it runs on.
+        Its name, and the devices that it runs on.
     usable
         Whether it can run something now.
     reason
-        What it found, or why it cannot be used and what to install.
+        The devices, or the reason why it cannot be used and the package to install.
     """
 
     name: str
@@ -69,7 +69,7 @@ def get(name: str, **options: Any) -> Backend:
         factory = getattr(importlib.import_module(module), attribute)
     except SimschedError:
         raise
-    except Exception as error:  # a library that is broken raises what it likes
+    except Exception as error:  # a broken library may raise any error
         raise BackendError(f"backend {name!r} cannot be imported: {_text(error)}") from error
     _require_known(name, factory, options)
     try:
@@ -110,14 +110,14 @@ def available() -> tuple[Availability, ...]:
     for name, (where, description) in BACKENDS.items():
         try:
             usable, reason = importlib.import_module(where.partition(":")[0]).availability()
-        except Exception as error:  # a library that is broken raises what it likes
+        except Exception as error:  # a broken library may raise any error
             usable, reason = False, _text(error)
         found.append(Availability(name, description, usable, reason))
     return tuple(found)
 
 
 def _text(error: Exception) -> str:
-    """Return what an error says in one line, with its kind where that is not clear."""
+    """Return an error as one line, with its class where the text does not tell it."""
     said = " ".join(str(error).split())
     if said and isinstance(error, SimschedError | ImportError | AttributeError | TypeError | ValueError):
         return said

@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
+
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
 from simsched.schedulers import schedule
 
@@ -126,3 +128,23 @@ def stages(plan):
     for row in plan.placements:
         found.setdefault(row.device, {}).setdefault(row.stage, {}).setdefault(row.group, []).append(row.op)
     return {device: [tuple(map(tuple, groups.values())) for groups in rows.values()] for device, rows in found.items()}
+
+
+def in_degree(graph):
+    """Edges that enter each operator, shape (n_ops,)."""
+    return np.bincount(graph.dst, minlength=len(graph))
+
+
+def out_degree(graph):
+    """Edges that leave each operator, shape (n_ops,)."""
+    return np.bincount(graph.src, minlength=len(graph))
+
+
+def macs(graph, *kinds):
+    """Multiply-adds of the operators of some kinds."""
+    return sum(op.flops for op in graph.operators if op.kind in kinds) / 2
+
+
+def n_parameters(graph):
+    """Normalisation holds 4 numbers per channel, of which mean and variance are statistics, not parameters."""
+    return sum(op.weight_nbytes / 4 * (0.5 if op.kind == "batch_norm" else 1) for op in graph.operators)

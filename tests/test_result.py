@@ -63,7 +63,7 @@ def made(tmp_path_factory):
 
 
 def test_every_kind_is_here(made):
-    """A ranking has no file of its own; `tests/study/test_study_rank.py` has what it can do."""
+    """A ranking has no file of its own; `tests/study/test_rank.py` has what it can do."""
     assert {type(made(name)).__name__ for name in RESULTS} >= kinds() - {"Ranking"}  # imported when they are made
 
 

@@ -76,7 +76,8 @@ class Analysis:
         lines = []
         for name, row in self.rows.items():
             for figure in _BOUNDED:
-                kept, value = self.beside.get(name, {}).get(figure), row.get(figure)
+                kept = self.beside.get(name, {}).get(figure)
+                value = row.get(figure)
                 if kept is None:
                     continue
                 bound = max(_LEAST, _MARGIN * kept)
@@ -103,7 +104,8 @@ class Analysis:
         yield from (f"worse than kept: {line}" for line in self.worse())
 
     def _cells(self, name: str, row: Json) -> tuple[str, ...]:
-        kept, tau = self.beside.get(name, {}), row.get("kendall_tau")
+        kept = self.beside.get(name, {})
+        tau = row.get("kendall_tau")
         return (
             name,
             str(row.get("items", _NONE)),
@@ -261,7 +263,8 @@ def solo_errors(record: ContactRecord, cluster: Cluster) -> list[float]:
 
     A warm operator takes what ten in a captured graph take longer than one, over nine.
     """
-    drift, device = Drift.of(record), cluster.devices[0]
+    drift = Drift.of(record)
+    device = cluster.devices[0]
     times: dict[str, dict[str, float]] = {}
     for key, run in runs_of(record, drift, "solo/"):
         times.setdefault(key, {})[run.name] = run.median

@@ -167,10 +167,12 @@ class ContactGpu(BackendDevice):
 
     def copy(self, nbytes: float, ways: Sequence[str]) -> float:
         """Copy between pinned memory and the GPU, each way on a stream of its own; return us by the host's clock."""
-        cupy, size = self._cupy, int(nbytes)
+        cupy = self._cupy
+        size = int(nbytes)
         copies = []
         for way in ways:
-            pinned, there = cupy.cuda.alloc_pinned_memory(size), cupy.cuda.alloc(size)
+            pinned = cupy.cuda.alloc_pinned_memory(size)
+            there = cupy.cuda.alloc(size)
             target, source, kind = (there.ptr, pinned.ptr, 1) if way == "in" else (pinned.ptr, there.ptr, 2)
             copies.append((target, source, kind, self.stream(), (pinned, there)))
         times = []
@@ -219,7 +221,8 @@ class ContactGpu(BackendDevice):
         times = []
         for turn in range(_REPEATS + 2):
             self.synchronise()
-            start, end = cuda.Event(), cuda.Event()
+            start = cuda.Event()
+            end = cuda.Event()
             start.record(streams[0])
             for stream in streams[1:]:
                 stream.wait_event(start)

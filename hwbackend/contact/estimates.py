@@ -129,7 +129,8 @@ def direct_estimates(record: ContactRecord) -> dict[str, float]:
 
 def _host_costs(record: ContactRecord) -> dict[str, float]:
     """Return `launch`, `record` and `wait`: least squares of the us in which the host issued programs."""
-    rows, times = [], []
+    rows = []
+    times = []
     for key in ("host/launch", "host/order"):
         if key not in record.items or "issue" not in record.items[key]:
             continue
@@ -139,7 +140,8 @@ def _host_costs(record: ContactRecord) -> dict[str, float]:
                 action = run.program.action
                 rows.append([np.count_nonzero(action == code) for code in (LAUNCH, RECORD, WAIT)])
                 times.append(float(line["issue"][run.name]))
-    counts, issued = np.array(rows, np.float64).reshape(-1, 3), np.array(times)
+    counts = np.array(rows, np.float64).reshape(-1, 3)
+    issued = np.array(times)
     if len(counts) < 3 or np.linalg.matrix_rank(counts) < 3:
         return {}
     weight = 1.0 / issued[:, None]  # errors are parts of a time
@@ -177,7 +179,8 @@ def warps_that_saturate(warps: Sequence[float], us: Sequence[float]) -> float:
     >>> warps_that_saturate([1, 8, 16, 32], [10.0, 10.0, 16.0, 32.0])
     10.0
     """
-    counts, times = np.array(warps, np.float64), np.array(us, np.float64)
+    counts = np.array(warps, np.float64)
+    times = np.array(us, np.float64)
     alone = float(times[0])
     idle = times <= _FULL * alone
     alone = float(np.median(times[idle]))

@@ -13,14 +13,19 @@ from simsched.model.profile import Profile
 
 Json = dict[str, Any]
 
-OK, ODD, FAIL, UNKNOWN = "ok", "odd", "fail", "-"
+OK = "ok"
+ODD = "odd"
+FAIL = "fail"
+UNKNOWN = "-"
 
 _COARSE: Final = 0.5  # us of a tick from which on short kernels cannot be timed
 _SLOW_RISE: Final = 1.0  # s in which a clock may rise to all but a tenth
 _THROTTLED: Final = 0.97  # part of the fastest clock of the load that must be left at its end
 _HIDDEN: Final = 0.5  # part of two equal kernels that must be hidden
 _INTERLEAVED: Final = 0.1  # part of freed slots that a second kernel may take
-_WEAK, _BROKEN = 0.7, 0.4  # parts of the data sheet's rate
+# Parts of the rate in the data sheet.
+_WEAK = 0.7
+_BROKEN = 0.4
 _ABOVE: Final = 1.1
 _SLOWED: Final = 1.2  # times the launch cost before a profiler session
 _LIMITS: Final = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm", "capability")
@@ -63,8 +68,14 @@ def findings(record: ContactRecord, cluster: Cluster) -> list[DoctorFinding]:
         line = record.items.get(key)
         if line is None:
             reason = missing(record, [key])[key]
-            verdict = FAIL if record.failures.get(key) and not record.is_unsupported(key) else UNKNOWN
-            meaning = "what depends on it is missing, too" if verdict == FAIL else ""
+            if record.failures.get(key) and not record.is_unsupported(key):
+                verdict = FAIL
+            else:
+                verdict = UNKNOWN
+            if verdict == FAIL:
+                meaning = "what depends on it is missing, too"
+            else:
+                meaning = ""
             found.append(DoctorFinding(matter, verdict, reason, meaning))
         else:
             found.append(judge(line, record, cluster.devices[0]))
@@ -156,7 +167,8 @@ def direct_estimates_of_dispatch(record: ContactRecord, line: Json) -> float:
 
 
 def _copies(line: Json, _record: ContactRecord, device: Device) -> DoctorFinding:
-    alone, both = max(line["in"], line["out"]), line["both"]
+    alone = max(line["in"], line["out"])
+    both = line["both"]
     seen = f"in {line['in']:.0f} us, out {line['out']:.0f} us, both ways {both:.0f} us"
     if both > 1.5 * alone and device.copy_engines > 1:
         meaning = f"copies take turns, but the preset has {device.copy_engines} engines: set copy_engines=1"
@@ -190,7 +202,9 @@ def _judge_rate(matter: str, rate: float, sheet: float, unit: float, name: str, 
 
 
 def _profiler(line: Json, _record: ContactRecord, _device: Device) -> DoctorFinding:
-    launched, kernels, nodes = line["launched"], line["kernels"], line["nodes"]
+    launched = line["launched"]
+    kernels = line["kernels"]
+    nodes = line["nodes"]
     seen = f"{kernels} of {launched} kernels of a captured graph, {nodes} with the id of their node"
     if kernels < launched:
         meaning = "times of kernels within networks are missing: only latencies count"
@@ -239,12 +253,18 @@ def _throttling(record: ContactRecord) -> DoctorFinding:
         reasons |= dict.fromkeys(state["throttled"] if state else ())
     rows = record.items.get("doctor/clock", {}).get("anchor", [])
     us = np.array([row[1] for row in rows])
-    part = float(np.quantile(us, 0.05) / np.median(us[-max(1, len(us) // 10) :])) if len(us) else 1.0
+    if len(us):
+        part = float(np.quantile(us, 0.05) / np.median(us[-max(1, len(us) // 10) :]))
+    else:
+        part = 1.0
     fall = Drift.of(record).fall
     seen = f"the load ends at {part:.0%} of its fastest clock, which falls by {fall:.1%} in 100 s"
     meaning = "times of kernels are those of a low clock: cool the device or lift its limit, and measure again"
     if part < _THROTTLED or reasons:
-        named = f"{', '.join(reasons)}; " if reasons else ""
+        if reasons:
+            named = f"{', '.join(reasons)}; "
+        else:
+            named = ""
         return DoctorFinding("throttling", ODD if part >= _THROTTLED else FAIL, named + seen, meaning)
     if not conditions and not len(us):
         return DoctorFinding("throttling", UNKNOWN, "nothing was measured")
@@ -258,7 +278,10 @@ def _failures(record: ContactRecord) -> DoctorFinding:
     parts = [f"{key}/{name}" for key, line in record.items.items() for name in line.get("failed", {})]
     if failed:
         texts = [f"{key}: {reason}" for key, reason in list(failed.items())[:_LISTED]]
-        more = f" and {len(failed) - _LISTED} more" if len(failed) > _LISTED else ""
+        if len(failed) > _LISTED:
+            more = f" and {len(failed) - _LISTED} more"
+        else:
+            more = ""
         return DoctorFinding("items", FAIL, "; ".join(texts) + more, "they are missing; all others are whole")
     if parts:
         return DoctorFinding("items", ODD, f"{len(parts)} schedules failed, such as {parts[0]}", "they are missing")

@@ -93,7 +93,8 @@ def fit_contact(record: ContactRecord) -> Fitted:
     fourth pair of kernels, which is held out. `hop` is what a change of the stream costs beyond the fitted `gap`, by
     two chains that were measured in turns.
     """
-    direct, drift = direct_estimates(record), Drift.of(record)
+    direct = direct_estimates(record)
+    drift = Drift.of(record)
     cluster = prior_of(record)
     given: dict[str, float] = {name: direct[name] for name in _DIRECT if name in direct}
     pairs = [run for _, run in runs_of(record, drift, "sharing/")]

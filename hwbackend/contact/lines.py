@@ -133,7 +133,8 @@ class ContactLines:
     """The file of a contact, held by one process that appends to it; see `appending`."""
 
     def __init__(self, number: int, path: Path) -> None:
-        self._number, self._path = number, path
+        self._number = number
+        self._path = path
         content = path.read_bytes()
         rows, whole = lines_of(content, str(path))
         if whole < len(content):

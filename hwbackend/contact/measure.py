@@ -22,7 +22,9 @@ ANCHOR_EVERY: Final = 2.0
 """s between two measurements of the anchor."""
 _ROUNDS: Final = 3
 _TRIAL: Final = 3  # repeats that say how long one takes
-_FEWEST, _MOST = 5, 1200  # repeats of a schedule in all its rounds
+# Repeats of a schedule in all its rounds.
+_FEWEST = 5
+_MOST = 1200
 _ANCHOR_KERNELS: Final = 8
 _ANCHOR_REPEATS: Final = 100
 _SETTLED_AFTER: Final = 4.0  # s at most
@@ -134,7 +136,9 @@ def settle(device: ContactDevice) -> float:
     A device that was idle has a low clock, which rises while it works: it is warmed up by time and not by runs.
     """
     chain, _ = anchors(device)
-    begun, least, steady = device.seconds(), float("inf"), 0
+    begun = device.seconds()
+    least = float("inf")
+    steady = 0
     while steady < _STEADY_LOOKS and device.seconds() - begun < _SETTLED_AFTER:
         latest = device.run(chain, _ANCHOR_REPEATS, warm=_BETWEEN).replay.median
         steady = steady + 1 if latest > least * (1.0 - _STEADY) else 0

@@ -113,7 +113,8 @@ class _Budget:
     """The time of a run: wall time, or the time that virtual devices report."""
 
     def __init__(self, seconds: float, *, is_virtual: bool) -> None:
-        self._seconds, self._is_virtual = seconds, is_virtual
+        self._seconds = seconds
+        self._is_virtual = is_virtual
         self._started = time.monotonic()
         self._virtual = 0.0
 
@@ -183,7 +184,8 @@ def _run_section(
     patience: float,
 ) -> int:
     """Measure a section in a process of its own; return its exit status, `LOST` if it had to be ended."""
-    before, at = read_record(folder), begun + budget.seconds_used()
+    before = read_record(folder)
+    at = begun + budget.seconds_used()
     task = {
         "folder": str(folder),
         "section": section,
@@ -220,12 +222,14 @@ def _run_section(
 
 def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float) -> bool:
     """Wait for the end of a process; end it and return True if it writes no line for so many s."""
-    size, since = -1, time.monotonic()
+    size = -1
+    since = time.monotonic()
     while process.poll() is None:
         time.sleep(_LOOK)
         grown = path.stat().st_size
         if grown != size:
-            size, since = grown, time.monotonic()
+            size = grown
+            since = time.monotonic()
         if time.monotonic() - since > patience:
             process.kill()
             process.wait()

@@ -18,7 +18,8 @@ from simsched.base.io import dump_json, file_errors, read_bytes, read_json, writ
 
 HEADER: Final = "campaign.json"
 ITEMS: Final = "measurements.jsonl.gz"
-_FORMAT, _VERSION = "simsched.campaign", 1
+_FORMAT = "simsched.campaign"
+_VERSION = 1
 Json = dict[str, Any]
 
 
@@ -78,7 +79,8 @@ class Store(Mapping[str, Json]):
         line = json.dumps([key, item], allow_nan=False).encode()
         content = self._content + gzip.compress(line + b"\n", mtime=0)
         write_file(self.folder / ITEMS, content)
-        self._content, self._lines[key] = content, line
+        self._content = content
+        self._lines[key] = line
 
     def save_header(self) -> None:
         """Write `header`."""

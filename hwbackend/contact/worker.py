@@ -18,7 +18,10 @@ from hwbackend.contact.opening import open_device
 from hwbackend.contact.sections import SECTIONS, SIZES, Bench, ContactItem
 from simsched.base.errors import SimschedError
 
-DONE, UNUSABLE, CUT, LOST = 0, 2, 3, 75
+DONE = 0
+UNUSABLE = 2
+CUT = 3
+LOST = 75
 """Exit statuses: all items were tried; the device cannot be used; the time is over; the device does not answer."""
 MOST_FAILURES: Final = 2
 """Attempts at an item, over all processes, after which it is given up."""
@@ -97,7 +100,8 @@ class _ContactClock:
     """Seconds since a contact began."""
 
     def __init__(self, device: ContactDevice, offset: float) -> None:
-        self._device, self._offset = device, offset
+        self._device = device
+        self._offset = offset
         self.anchored = -ANCHOR_EVERY
 
     def now(self) -> float:

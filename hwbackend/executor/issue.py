@@ -1,4 +1,4 @@
-"""The one walk through a program: whose turn it is, what holds a host thread up, and which call a row is."""
+"""The walk through a program: the next host thread, the event for which it waits, and the call of a row."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Forked:
-    """The current stream as number 0, and streams beside it that wait for what it has to do.
+    """The current stream as number 0, and streams beside it that wait for its earlier work.
 
     Parameters
     ----------
@@ -25,15 +25,15 @@ class Forked:
             stream.wait_event(begin)
 
     def on(self, stream: int) -> None:
-        """Issue what follows to a stream."""
+        """Issue the following work to a stream."""
         self._cuda.set_stream(self._streams[stream])
 
     def record(self, stream: int) -> Any:
-        """Return an event after what a stream was given so far."""
+        """Return an event after the work that a stream has so far."""
         return self._streams[stream].record_event()
 
     def wait(self, stream: int, event: Any) -> None:
-        """Let what is issued to a stream from now on wait for an event."""
+        """Make later work of a stream wait for an event."""
         self._streams[stream].wait_event(event)
 
     def join(self) -> None:

@@ -19,7 +19,7 @@ MOST_STREAMS: Final = 8  # PyTorch hands out 32 again and again, to whoever asks
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `torch.compile(model, backend="simsched", options=...)` takes.
+    """Options of `torch.compile(model, backend="simsched", options=...)`.
 
     Parameters
     ----------

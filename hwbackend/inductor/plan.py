@@ -23,7 +23,7 @@ INPUT_STREAM: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class FusedKernel:
-    """What Inductor launches as one, or a name that it gives to memory.
+    """A kernel of Inductor, or a name that it gives to memory.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class FusedKernel:
     touches
         Numbers of the allocations that it reads or writes.
     launches
-        False for what only names a part of memory: it runs nothing and takes no time.
+        False for a node that only names a part of memory: it runs nothing and takes no time.
     flops, nbytes
         Work, for a model of its time.
     time
@@ -75,7 +75,7 @@ class Allocation:
     Parameters
     ----------
     names
-        What Inductor calls it.
+        Inductor's name of it.
     nbytes
         Size in bytes.
     lasts
@@ -99,7 +99,7 @@ class StreamPlan:
     order
         Positions of all kernels, in the order in which they are issued.
     stream
-        Stream of each kernel, by position; -1 for what launches nothing.
+        Stream of each kernel, by position; -1 for nodes that launch nothing.
     records
         Streams after whose last kernel so far an event is recorded, by position of the kernel that is issued next.
     waits
@@ -109,7 +109,7 @@ class StreamPlan:
     peak, plain_peak
         Bytes that intermediate values need at most, and would need in the order of Inductor without reuse.
     schedule
-        What was scheduled, with the waits' edges; None where nothing launches.
+        The scheduled graph, with the edges of waits; None where nothing launches.
     """
 
     order: tuple[int, ...]
@@ -139,14 +139,14 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
     kernels
         In the order of Inductor.
     memory
-        What their `touches` number.
+        Allocations, by the numbers in `touches`.
     planner
         Orders and places the operators of the graph of those that launch.
 
     Raises
     ------
     ScheduleError
-        If what the planner says is no order of the graph.
+        If the planner's order is not an order of the graph.
     """
     rows = [i for i, kernel in enumerate(kernels) if kernel.launches]
     if not rows:
@@ -176,7 +176,7 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
 
 
 def graph_of(kernels: Sequence[FusedKernel]) -> OpGraph:
-    """Return the graph of the kernels that launch; what launches nothing passes its dependencies on."""
+    """Return the graph of the kernels that launch; nodes that launch nothing pass their dependencies on."""
     sources: list[frozenset[int]] = []  # of each kernel: those that launch, which it has to come after
     edges = []
     for i, kernel in enumerate(kernels):
@@ -238,7 +238,7 @@ def repeat_plan(names: Sequence[str], streams: Sequence[int]) -> Planner:
 
 
 def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Planner:
-    """Return the planner that asks a scheduler, and folds what it places on more streams than there are.
+    """Return the planner that asks a scheduler, and folds its streams into the available ones.
 
     A stream too many joins the one with the least time so far; of equals, the first one.
     """
@@ -282,7 +282,7 @@ def _first_is_0(streams: Sequence[int]) -> list[int]:
 
 
 def _with_names(kernels: Sequence[FusedKernel], order: Sequence[int]) -> tuple[int, ...]:
-    """Return an order of all kernels: what launches nothing comes as early as it may."""
+    """Return an order of all kernels; nodes that launch nothing come as early as possible."""
     followers: list[list[int]] = [[] for _ in kernels]
     missing = [len(set(kernel.after)) for kernel in kernels]
     for i, kernel in enumerate(kernels):
@@ -365,7 +365,7 @@ def _shared_allocations(
 
 
 def _steps(plan: Schedule, rows: Sequence[int]) -> dict[int, tuple[tuple[str, int, int], ...]]:
-    """Return what is issued before each kernel, by its position: ("record" or "wait", stream, event)."""
+    """Return the records and waits before each kernel, by its position: ("record" or "wait", stream, event)."""
     device = Cluster.preset("a100")
     steps: dict[int, tuple[tuple[str, int, int], ...]] = {}
     pending: list[tuple[str, int, int]] = []
@@ -388,9 +388,9 @@ def _peak(
     shared: frozenset[int],
     stream: Sequence[int],
 ) -> float:
-    """Return the bytes that intermediate values need: the sum of what each stream needs at most.
+    """Return the bytes that intermediate values need: the sum over streams of each one's peak.
 
-    What is freed is given to the same stream alone, and what is shared lives to the end.
+    Freed memory returns to its stream only; shared memory lives to the end.
     """
     users = _touchers(kernels, order)
     owner = {i: max(stream[rows[0]], 0) for i, rows in users.items()}

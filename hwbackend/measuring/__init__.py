@@ -1,1 +1,1 @@
-"""What all backends share: profiles, microbenchmarks, synthetic operators, and the environment of a measurement."""
+"""Parts that all backends share: profiles, microbenchmarks, synthetic operators, environment of a measurement."""

@@ -1,4 +1,4 @@
-"""What a measurement says of where and when it was made."""
+"""Environment of a measurement: host, versions and date."""
 
 import platform
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def environment(backend: str, device: str, **more: str) -> dict[str, str]:
-    """Return what every measurement says of where and when it was made, and what a backend adds."""
+    """Return place and time of a measurement, as every measurement has them, and the additions of a backend."""
     return {
         "backend": backend,
         "device": device,

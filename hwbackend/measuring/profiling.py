@@ -1,4 +1,4 @@
-"""What every backend measures in the same way: operators in place, operators alone, microbenchmarks."""
+"""Profiles that every backend measures in the same way: operators in place, operators alone, microbenchmarks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -80,7 +80,7 @@ def _loop(backend: Backend, op: Operator) -> tuple[MeasuredOperator, Replay]:
 
 
 def _operator(op: Operator, name: str, i: int, runs: Sequence[Replay]) -> MeasuredOperator:
-    """Return what runs measured of operator `i` of their graph."""
+    """Return the times that runs measured of operator `i` of their graph."""
     return _from_times(op, name, [_kernel_times(run, i) for run in runs])
 
 

@@ -25,7 +25,7 @@ _Path = str | os.PathLike[str]
 
 
 class RecordedBackend:
-    """What was measured on a device and written to files: profiles and replays.
+    """A backend of recorded measurements: profiles and replays from files.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class RecordedBackend:
         Raises
         ------
         BackendError
-            If it was not recorded; the message lists what was.
+            If it was not recorded; the message lists the recorded ones.
         """
         program = prepare(self, schedule, repeats, warmup)
         run = self._runs.get(_digest(program))
@@ -186,7 +186,7 @@ class RecordedBackend:
 
 
 def availability() -> tuple[bool, str]:
-    """Return that it can be used, and what it needs."""
+    """Return that it can be used, and its requirements."""
     return True, "give folder=, where profiles and replays of a device were written"
 
 
@@ -214,7 +214,7 @@ def _is_measurement(data: Any) -> bool:
 
 
 def _is_realised(graph: OpGraph, known: OpGraph) -> bool:
-    """Return whether `known` is what became of a graph when it was measured."""
+    """Return whether a measured graph became `known`."""
     return (
         graph.names == known.names
         and np.array_equal(graph.src, known.src)
@@ -233,7 +233,7 @@ def _became(op: Operator, known: Operator) -> bool:
 
 
 def _digest(program: Program) -> bytes:
-    """Return what programs have in common that launch and issue the same: names, kernels, instructions, copies."""
+    """Return a key that programs with equal launches and instructions share: names, kernels, instructions, copies."""
     graph = program.graph
     copies = program.copies
     text = sha256(repr((graph.names, program.devices, program.execution, program.n_events)).encode())

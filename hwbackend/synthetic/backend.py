@@ -42,7 +42,7 @@ _HOST: Final[dict[str, float]] = {
     "hop": 2.0,
     "graph_launch": 6.0,
     "graph_node": 0.9,
-}  # frozen, whatever presets come to say: replays stay what they are
+}  # frozen copies: replays stay unchanged when presets change
 
 
 class SyntheticBackend:
@@ -58,7 +58,7 @@ class SyntheticBackend:
     noise
         Standard deviation of everything in a repeat, and besides of each kernel, over its mean.
     drift
-        That of a slow wandering over some hundred repeats.
+        Standard deviation of a slow drift over some hundred repeats.
     outliers
         Part of the repeats that take 1.2 to 2 times as long.
     copy_engines
@@ -108,7 +108,7 @@ class SyntheticBackend:
 
     @property
     def cluster(self) -> Cluster:
-        """The preset: what is known before calibration."""
+        """The preset: parameters before calibration."""
         return self._cluster
 
     def realise(self, graph: OpGraph) -> OpGraph:
@@ -176,5 +176,5 @@ class SyntheticBackend:
 
 
 def availability() -> tuple[bool, str]:
-    """Return that it can be used, and what it is."""
+    """Return that it can be used, and a description."""
     return True, "a surrogate of any preset GPU; options gpu, gpus, link, seed, noise, drift, outliers, copy_engines"

@@ -22,7 +22,7 @@ _SURE: Final = 1e-6  # of a block: long enough to be seen in any time
 
 
 class BlockDevice(Row):
-    """A device, and what its blocks and copies ask for of its DRAM."""
+    """A device, and the demand of its blocks and copies on DRAM."""
 
     traffic: f8
     copied: f8
@@ -37,7 +37,7 @@ class BlockDevice(Row):
 
 
 class Sm(Row):
-    """An SM: what is free, the blocks that it holds, when they were brought up to date."""
+    """An SM: its free room, its blocks, and the time of their last update."""
 
     since: f8  # us
     traffic: f8
@@ -50,7 +50,7 @@ class Sm(Row):
 
 
 class BlockLaunch(Row):
-    """A kernel: what each of its blocks takes, and how far it is; start and end are -1 before they are known."""
+    """A kernel: the demand of a block, and its progress; start and end are -1 before they are known."""
 
     compute: f8  # us
     memory: f8  # us
@@ -69,7 +69,7 @@ class BlockLaunch(Row):
 
 
 class BlockRun(Table):
-    """The devices and what runs on them.
+    """The devices and their kernels.
 
     A tree has `n_leaves` leaves, a power of two, of which the j-th is that of the device's j-th SM; place i holds the
     best of places 2i and 2i + 1, and leaf j is place n_leaves + j. `room` is a tree of the most room, `due` of the
@@ -106,7 +106,7 @@ class BlockRun(Table):
 
 @piece("surrogate device")
 def run_blocks(s: BlockRun) -> None:
-    """Do what the phase says."""
+    """Run one phase."""
     if s.phase == ADVANCE:
         _advance(s)
     elif s.phase == ARRIVE:
@@ -156,7 +156,7 @@ def _before(s: BlockRun, a: int, b: int) -> bool:
 
 
 def _dispatch(s: BlockRun, d: int, freed: int) -> None:
-    """Let the head of the queue place what fits; only when it has placed all is the next kernel looked at.
+    """Place the blocks that fit of the head of the queue; the next kernel follows when all blocks are placed.
 
     `freed` is the SM on which there is more room than before, or -1.
     """
@@ -168,7 +168,7 @@ def _dispatch(s: BlockRun, d: int, freed: int) -> None:
         launch = s.launches[row]
         if launch.start < 0.0 and device.n_running >= s.resident_kernels:
             if device.stuck == row:
-                device.stuck = -1  # what is freed meanwhile is not looked at for it
+                device.stuck = -1  # room that becomes free meanwhile does not count for it
             i += 1
             continue
         while launch.unissued > 0:
@@ -232,7 +232,7 @@ def _roomiest(s: BlockRun, d: int, launch: BlockLaunch) -> int:
 
 
 def _take(s: BlockRun, d: int, number: int, launch: BlockLaunch, sign: int) -> None:
-    """Take what a block needs off an SM (1), or give it back (-1)."""
+    """Take the room of a block from an SM (1), or return it (-1)."""
     sm = s.sms[number]
     sm.warps -= sign * launch.warps
     sm.blocks -= sign
@@ -291,7 +291,7 @@ def _end_blocks(s: BlockRun, d: int, sm: int) -> None:
 
 
 def _settle(s: BlockRun, d: int) -> None:
-    """Find the rates where they may have changed, and what happens next on the device."""
+    """Compute the rates that may have changed, and the next event of the device."""
     device = s.devices[d]
     _rate_dirty(s, d)
     slow = max(1.0, device.traffic + device.copied)

@@ -1,4 +1,4 @@
-"""What is going to happen on a surrogate besides its blocks, in order of time."""
+"""Events of a surrogate, except for the ends of blocks, in the order of time."""
 
 from heapq import heappop, heappush
 from math import inf
@@ -9,7 +9,7 @@ byte moves, some copy ends."""
 
 
 class Clock:
-    """A queue of (time in us, what happens, to whom); what was put in first goes first where times are equal."""
+    """A queue of (time in us, kind of event, subject); on equal times the event that was added first is first."""
 
     def __init__(self) -> None:
         self._later: list[tuple[float, int, int, int]] = []
@@ -28,6 +28,6 @@ class Clock:
         return inf
 
     def pop(self) -> tuple[float, int, int]:
-        """Return the next thing: when, what, to whom."""
+        """Return the next event: time, kind, subject."""
         time, _, what, who = heappop(self._later)
         return time, what, who

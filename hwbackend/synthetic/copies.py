@@ -1,4 +1,4 @@
-"""Copies between surrogate devices: engines, links that flows share equally, and what they take of DRAM."""
+"""Copies between surrogate devices: engines, links that flows share equally, and their load on DRAM."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Copying:
     Parameters
     ----------
     plan, sms
-        What runs, and whose DRAM the copies use.
+        The devices whose DRAM the copies use.
     factor
         Of the time of each copy.
     clock

@@ -1,4 +1,4 @@
-"""A program laid out for the surrogate: what its launches cost, what its streams and copies are."""
+"""Plans of the surrogate: costs of launches, streams and copies of a program."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ MOST_BLOCKS: Final = 10**7
 
 
 class Plan:
-    """A program and what running it on the surrogate takes.
+    """A program and its costs on the surrogate.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Plan:
         self.nodes: list[int] = []
         self.successors: dict[int, list[int]] = {}
         self.missing: dict[int, int] = {}
-        behind: dict[tuple[int, int], dict[int, None]] = {}  # of each stream: what its next node waits for
+        behind: dict[tuple[int, int], dict[int, None]] = {}  # of each stream: nodes for which its next node waits
         recorded: dict[int, dict[int, None]] = {}
         for i, action in enumerate(self.action):
             stream = behind.setdefault((self.device[i], self.stream[i]), {})

@@ -1,4 +1,4 @@
-"""One run of a program on the surrogate: host threads, streams, events, captured graphs; blocks are those of `sms`."""
+"""One run of a program on the surrogate: host threads, streams, events, captured graphs; `sms` runs the blocks."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _COSTS: Final = {LAUNCH: "launch", RECORD: "record", WAIT: "wait", COPY: "copy",
 
 @dataclass(frozen=True, slots=True)
 class Luck:
-    """What varies from run to run: factors of times.
+    """Variation from run to run: factors of times.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class SyntheticRun:
     Parameters
     ----------
     plan, sms
-        What runs, and where its blocks go.
+        The program, and the SMs that run its blocks.
     luck
-        What varies.
+        The variation of this run.
     before
-        What each device ran last (see `Plan.alike`), and whether that found its data warm; is updated.
+        Last kernel of each device (see `Plan.alike`), and whether its data were warm; is updated.
     """
 
     def __init__(self, plan: Plan, sms: Sms, luck: Luck, before: list[tuple[object, bool]]) -> None:
@@ -129,7 +129,7 @@ class SyntheticRun:
             self._clock.at(now + cost * self._host[i], HOST, thread)
 
     def _on_host(self, thread: int, now: float) -> None:
-        """Let what a host thread issued take effect."""
+        """Apply the instruction that a host thread has issued."""
         i = self._pc[thread]
         plan = self._plan
         self._pc[thread] += 1
@@ -152,7 +152,7 @@ class SyntheticRun:
     # --- streams
 
     def _pump(self, queue: int, now: float) -> None:
-        """Pass on what stands at the head of a hardware queue, as far as that is possible now."""
+        """Pass on the instructions at the head of a hardware queue, as far as possible now."""
         items = self._queues[queue]
         plan = self._plan
         while items:

@@ -1,4 +1,4 @@
-"""What a surrogate device is really like: parameters that differ from those of its preset and that nobody is told."""
+"""True parameters of a surrogate device, which differ from its preset and are not visible to calibration."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -91,7 +91,7 @@ def _away(rng: np.random.Generator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BlockCost:
-    """What the blocks of one launch take on an idle SM of an idle device.
+    """Demand of the blocks of one launch on an idle SM of an idle device.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def block_costs(true: TrueParameters, device: Device, op: Operator) -> list[Bloc
 
 
 def _own_factors(true: TrueParameters, op: Operator) -> Floats:
-    """Return what is an operator's own: efficiencies of FLOP and bandwidth, and how much slower cold data are.
+    """Return an operator's own parameters: efficiencies of FLOP and bandwidth, and the slowdown of cold data.
 
     Operators that do the same have the same.
     """

@@ -11,16 +11,16 @@ from simsched.model import Floats, Ints, Program
 
 
 class SyntheticValues:
-    """What the operators of a program compute, on random inputs.
+    """Values that the operators of a program compute, on random inputs.
 
     Parameters
     ----------
     program
-        What runs.
+        The program that runs.
     launched, copied
         Where each launch runs, shape (n_launches,), and from where each copy goes, shape (n_copies,).
     rng
-        Draws a constant for each operator, to which it adds half the mean of what it reads.
+        Draws a constant for each operator, to which it adds half the mean of its inputs.
     """
 
     def __init__(self, program: Program, launched: Ints, copied: Ints, *, rng: np.random.Generator) -> None:
@@ -49,7 +49,7 @@ class SyntheticValues:
         Raises
         ------
         BackendError
-            If an operator or a copy read what had not been written; the message names both.
+            If an operator or a copy read memory before it was written; the message names both.
         """
         ptr = self._program.launches.ptr
         n = len(self._reads)

@@ -56,13 +56,19 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     CUDA they have to use one stream.
     """
     torch = require_torch()
-    inputs = list(example_inputs) if isinstance(example_inputs, list | tuple) else [example_inputs]
+    if isinstance(example_inputs, list | tuple):
+        inputs = list(example_inputs)
+    else:
+        inputs = [example_inputs]
     name = type(module).__name__
     found = trace_module(module, inputs, name)
     where = _place(torch, name, module, inputs, device)
     training = next((path for path, part in module.named_modules() if part.training), None)
     if training is not None:
-        what = f"{training!r} of {name}" if training else name
+        if training:
+            what = f"{training!r} of {name}"
+        else:
+            what = name
         raise BackendError(f"{what} is in training; call its eval() before it is run under a schedule")
     return schedule_module(found, inputs, schedule, where)
 
@@ -91,7 +97,10 @@ def schedule_module(
             )
     program = schedule.lower(_cluster(schedule.devices))
     feeds_of(program)  # proves that events and barriers order what is read
-    fixed = [False] * len(inputs) if fixed is None else list(fixed)
+    if fixed is None:
+        fixed = [False] * len(inputs)
+    else:
+        fixed = list(fixed)
     return Scheduled(traced, inputs, program, NodeRunner(traced.graph_module, parts), where, fixed)
 
 
@@ -110,7 +119,10 @@ class Scheduled:
         self._fixed = fixed
         self._lock = Lock()
         self._torch = require_torch()
-        self._traced, self._program, self._runner, self._where = traced, program, runner, where
+        self._traced = traced
+        self._program = program
+        self._runner = runner
+        self._where = where
         self._like = [None if stays else _signature(value) for value, stays in zip(inputs, fixed, strict=True)]
         self._host: CpuHost | CudaHost
         self._static: list[Any] | None = None
@@ -155,7 +167,8 @@ class Scheduled:
             self._runner.end()
 
     def _capture(self, host: CudaHost, inputs: Sequence[Any]) -> None:
-        torch, graph = self._torch, self._traced.graph_module.graph
+        torch = self._torch
+        graph = self._traced.graph_module.graph
         copied = [isinstance(v, torch.Tensor) and not stays for v, stays in zip(inputs, self._fixed, strict=True)]
         self._static = [v.detach().clone() if own else v for v, own in zip(inputs, copied, strict=True)]
         with capture_errors(host, self._traced.name), torch.no_grad():
@@ -168,7 +181,8 @@ class Scheduled:
     def _replay(self, args: Sequence[Any]) -> Any:
         assert self._static is not None
         assert isinstance(self._host, CudaHost)
-        torch, graph = self._torch, self._traced.graph_module.graph
+        torch = self._torch
+        graph = self._traced.graph_module.graph
         with torch.no_grad(), self._api.on(self._api.current_stream(self._where)):
             for i, (static, value) in enumerate(zip(self._static, args, strict=True)):
                 if not isinstance(value, torch.Tensor):

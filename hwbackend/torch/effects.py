@@ -110,7 +110,9 @@ def name_of_call(node: Any) -> str:
     if node.op not in ("call_function", "call_method"):
         return ""
     target = getattr(node.target, "overloadpacket", node.target)
-    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    if isinstance(target, str):
+        return target
+    return str(getattr(target, "__name__", ""))
 
 
 def _averages(part: Any) -> bool:
@@ -118,7 +120,9 @@ def _averages(part: Any) -> bool:
 
 
 def _argument(node: Any, place: int, name: str, default: Any) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+    if len(node.args) > place:
+        return node.args[place]
+    return node.kwargs.get(name, default)
 
 
 def _overwritten_nodes(traced: Traced, node: Any) -> Iterator[Any]:
@@ -127,18 +131,28 @@ def _overwritten_nodes(traced: Traced, node: Any) -> Iterator[Any]:
         while written is not None and hasattr(written, "users"):
             yield written
             is_view = written.name in traced.full.index and launches_nothing(traced.full[written.name])
-            written = written.args[0] if is_view and written.args else None
+            if is_view and written.args:
+                written = written.args[0]
+            else:
+                written = None
 
 
 def _written_by(module: Any, node: Any) -> list[Any]:
     """Return what a call writes over itself."""
     if node.op == "call_module":
         part = attribute_of(module, node.target)
-        return list(node.args[:1]) if getattr(part, "inplace", False) else []
-    name, out = name_of_call(node), node.kwargs.get("out")
+        if getattr(part, "inplace", False):
+            return list(node.args[:1])
+        return []
+    name = name_of_call(node)
+    out = node.kwargs.get("out")
     if out is not None:
-        return list(out) if isinstance(out, list | tuple) else [out]
+        if isinstance(out, list | tuple):
+            return list(out)
+        return [out]
     if name in _NORMS and _argument(node, 5, "training", name == "instance_norm") is not False:
         return list(node.all_input_nodes[1:])  # averages, and its weights, which it leaves alone
     in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
-    return list(node.args[:1]) if in_place or node.kwargs.get("inplace") is True else []
+    if in_place or node.kwargs.get("inplace") is True:
+        return list(node.args[:1])
+    return []

@@ -39,7 +39,9 @@ def activation(torch: Any, kind: str) -> Callable[[Any], Any]:
     if kind not in _ACTIVATIONS:
         raise BackendError(f"unknown activation {kind!r}; known are: {', '.join(_ACTIVATIONS)}")
     found = getattr(torch.nn.functional, _ACTIVATIONS[kind])
-    return partial(found, approximate="tanh") if kind == "gelu" else partial(found)
+    if kind == "gelu":
+        return partial(found, approximate="tanh")
+    return partial(found)
 
 
 def _activation(torch: Any, piece: Piece, _weight: Any, _bias: Any) -> Call:
@@ -48,18 +50,24 @@ def _activation(torch: Any, piece: Piece, _weight: Any, _bias: Any) -> Call:
 
 
 def _conv(torch: Any, piece: Piece, weight: Any, bias: Any) -> Call:
-    given, n_axes = piece.given, weight.dim() - 2
+    given = piece.given
+    n_axes = weight.dim() - 2
     function = getattr(torch.nn.functional, f"conv{n_axes}d")
-    stride, padding = _plain(given["stride"]), _plain(given["padding"])
-    dilation, groups = _plain(given.get("dilation", (1,) * n_axes)), given.get("groups", 1)
+    stride = _plain(given["stride"])
+    padding = _plain(given["padding"])
+    dilation = _plain(given.get("dilation", (1,) * n_axes))
+    groups = given.get("groups", 1)
     return lambda xs: function(xs[0], weight, bias, stride, padding, dilation, groups)
 
 
 def _conv_transpose(torch: Any, piece: Piece, weight: Any, bias: Any) -> Call:
-    given, n_axes = piece.given, weight.dim() - 2
+    given = piece.given
+    n_axes = weight.dim() - 2
     function = getattr(torch.nn.functional, f"conv_transpose{n_axes}d")
-    stride, padding = _plain(given["stride"]), _plain(given["padding"])
-    dilation, groups = _plain(given.get("dilation", (1,) * n_axes)), given.get("groups", 1)
+    stride = _plain(given["stride"])
+    padding = _plain(given["padding"])
+    dilation = _plain(given.get("dilation", (1,) * n_axes))
+    groups = given.get("groups", 1)
     reach = [
         (size - 1) * s - 2 * p + d * (k - 1) + 1
         for size, s, p, d, k in zip(piece.shapes[0][2:], stride, padding, dilation, weight.shape[2:], strict=True)
@@ -73,7 +81,8 @@ def _linear(torch: Any, _piece: Piece, weight: Any, bias: Any) -> Call:
 
 
 def _batch_norm(torch: Any, _piece: Piece, weight: Any, bias: Any) -> Call:
-    mean, spread = torch.zeros_like(weight), torch.full_like(weight, 1.0 - _EPSILON)
+    mean = torch.zeros_like(weight)
+    spread = torch.full_like(weight, 1.0 - _EPSILON)
     return lambda xs: torch.nn.functional.batch_norm(xs[0], mean, spread, weight, bias, eps=_EPSILON)
 
 
@@ -89,9 +98,11 @@ def _attention(torch: Any, piece: Piece, _weight: Any, _bias: Any) -> Call:
 
 def _pool(torch: Any, piece: Piece, _weight: Any, _bias: Any) -> Call:
     """Make a pool; an average counts the whole window, also where it is padding or beyond the image."""
-    given, functional = piece.given, torch.nn.functional
+    given = piece.given
+    functional = torch.nn.functional
     kernel, stride, padding = (_plain(given[key]) for key in ("kernel", "stride", "padding"))
-    image, output = piece.shapes[0][2:], piece.output[2:]
+    image = piece.shapes[0][2:]
+    output = piece.output[2:]
     n_axes = len(kernel)
     is_max = "max" in given["pool"]
     if kernel == tuple(image) and not any(padding):
@@ -168,7 +179,9 @@ def _embedding(torch: Any, piece: Piece, weight: Any, _bias: Any) -> Call:
 
 def _plain(sizes: Any) -> Any:
     """Return one number per axis as PyTorch takes them; "same" and "valid" stay."""
-    return sizes if isinstance(sizes, str) else tuple(sizes)
+    if isinstance(sizes, str):
+        return sizes
+    return tuple(sizes)
 
 
 KINDS: Final[Mapping[str, Make]] = MappingProxyType(

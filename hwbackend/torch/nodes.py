@@ -188,7 +188,8 @@ class NodeRunner:
         if node.op == "get_attr":
             value = attribute_of(self._module, node.target)
         else:
-            args, kwargs = self._map_arg(node.args, self._value), self._map_arg(node.kwargs, self._value)
+            args = self._map_arg(node.args, self._value)
+            kwargs = self._map_arg(node.kwargs, self._value)
             if node.op == "call_function":
                 value = node.target(*args, **kwargs)
             elif node.op == "call_method":

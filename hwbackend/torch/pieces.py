@@ -71,8 +71,12 @@ def draw_values(label: str, shape: Shape) -> Floats:
 
 def drawn_parameters(piece: Piece) -> tuple[Any, Any]:
     """Return weights that keep the size of values, and a bias, by the name of the operator and the part."""
-    name = piece.op if piece.part is None else f"{piece.op}[{piece.part}]"
-    given, output = piece.given, piece.output
+    if piece.part is None:
+        name = piece.op
+    else:
+        name = f"{piece.op}[{piece.part}]"
+    given = piece.given
+    output = piece.output
     if piece.kind == "batch_norm":
         return 1.0 + 0.1 * draw_values(f"{name}.scale", output[1:2]), 0.1 * draw_values(f"{name}.shift", output[1:2])
     if piece.kind == "embedding":
@@ -80,10 +84,15 @@ def drawn_parameters(piece: Piece) -> tuple[Any, Any]:
     if piece.kind not in _WEIGHTED:
         return draw_values(f"{name}.constant", ()), None
     fan_in = piece.shapes[0][-1]
-    shape, n_biases = (output[-1], fan_in), output[-1]
+    shape = (output[-1], fan_in)
+    n_biases = output[-1]
     if piece.kind != "linear":
-        n_biases, inward = output[1], piece.shapes[0][1]
-        ends = (n_biases, inward) if piece.kind == "conv" else (inward, n_biases)
+        n_biases = output[1]
+        inward = piece.shapes[0][1]
+        if piece.kind == "conv":
+            ends = (n_biases, inward)
+        else:
+            ends = (inward, n_biases)
         shape = (ends[0], ends[1] // given.get("groups", 1), *given["kernel"])
         fan_in = inward // given.get("groups", 1) * prod(given["kernel"])
     bias = draw_values(f"{name}.bias", (n_biases,)) * bool(given.get("bias", True))
@@ -94,7 +103,8 @@ def fit_to_shape(x: Any, shape: Shape) -> Any:
     """Return a tensor in another shape: its first elements, or all of them again and again."""
     if tuple(x.shape) == shape:
         return x
-    flat, n = x.reshape(-1), prod(shape)
+    flat = x.reshape(-1)
+    n = prod(shape)
     if flat.numel() < n:
         flat = flat.repeat(-(-n // flat.numel()))
     return flat[:n].reshape(shape)

@@ -123,7 +123,8 @@ def read_runs(path: Path, program: Program, captured: Sequence[str] | None = Non
     source = str(path)
     events = read_events(read_trace(path), source)
     iterations, operators, annotations = split_iterations(events, ITERATION)
-    nesting, activities = Nesting(operators), events.activities
+    nesting = Nesting(operators)
+    activities = events.activities
     if not len(activities) or not iterations.marked:
         raise FormatError(f"{source}: {_NO_KERNELS}")
     origin = trace_back(activities, events.calls, nesting)
@@ -146,7 +147,8 @@ def _ran(part: Sequence[OperatorRun], start: Any, duration: Any) -> Ran:
     """Return the spans of an iteration, from times in ns."""
     found = {}
     for run in part:
-        begins, lengths = start[run.activities] / 1000.0, duration[run.activities] / 1000.0
+        begins = start[run.activities] / 1000.0
+        lengths = duration[run.activities] / 1000.0
         found[run.name] = sorted(zip(begins.tolist(), (begins + lengths).tolist(), strict=True))
     return Ran(found)
 
@@ -160,12 +162,14 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
     its span, from the first start to the last end, is divided by the kernels' shares. One that launched nothing takes
     no time, at the end of what it reads.
     """
-    graph, ptr = program.graph, program.launches.ptr.tolist()
+    graph = program.graph
+    ptr = program.launches.ptr.tolist()
     launches = np.zeros((len(program.launches), 2))
     end_of = np.zeros(len(graph))
     into, edges = graph.incoming
     for i in graph.order_index.tolist():
-        name, rows = graph.names[i], slice(ptr[i], ptr[i + 1])
+        name = graph.names[i]
+        rows = slice(ptr[i], ptr[i + 1])
         spans = ran.kernels.get(name, [])
         if not spans:
             at = max((end_of[p] for p in graph.src[edges[into[i] : into[i + 1]]].tolist()), default=0.0)
@@ -180,7 +184,10 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
     for row in range(len(copies)):
         spans = ran.kernels.get(copy_mark(row), [])
         at = end_of[program.copies.op[row]]
-        copies[row] = (spans[0][0], max(end for _, end in spans)) if spans else (at, at)
+        if spans:
+            copies[row] = (spans[0][0], max(end for _, end in spans))
+        else:
+            copies[row] = (at, at)
     return np.maximum(launches, 0.0), np.maximum(copies, 0.0)
 
 

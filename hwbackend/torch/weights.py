@@ -30,7 +30,8 @@ class GraphWeights:
         self.graph = graph
         self.counts: dict[str, int] | None = None
         self._operators = tuple(graph.operators)
-        self._places, self._parameters = places, parameters
+        self._places = places
+        self._parameters = parameters
         self._calls: dict[tuple[int, int], Callable[..., Any]] = {}
         self._inputs: dict[tuple[int, int, int], Any] = {}
 

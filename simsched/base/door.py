@@ -27,7 +27,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     parameters = signature(function)
 
     @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_checked(*args: P.args, **kwargs: P.kwargs) -> R:
         kinds_given = {(i, type(value)) for i, value in enumerate(args)} | {(n, type(v)) for n, v in kwargs.items()}
         if kinds_given <= fit:  # the type alone decides
             return function(*args, **kwargs)
@@ -40,7 +40,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         fit.update(kinds_given)
         return function(*args, **kwargs)
 
-    return checked
+    return call_checked
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

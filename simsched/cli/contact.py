@@ -1,4 +1,4 @@
-"""Commands of `simsched contact`: minutes on a device, and what they say."""
+"""Commands of `simsched contact`, which measure a device in minutes."""
 
 from typing import Annotated
 

@@ -356,7 +356,7 @@ class PlanArguments(ScheduledGraph):
 
     @cached_property
     def _subject(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
-        """What a name or a file stands for; a pipe is read once."""
+        """A workload that a name or a file denotes; a pipe is read once."""
         return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
 
     @cached_property

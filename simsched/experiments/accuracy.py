@@ -100,7 +100,10 @@ class Accuracy(Result, Checked, Document):
         FormatError
             If the file is damaged.
         """
-        path = Path(path, NAME) if Path(path).is_dir() else Path(path)
+        if Path(path).is_dir():
+            path = Path(path, NAME)
+        else:
+            path = Path(path)
         accuracy = super().load(path)
         folder = path.parent
 
@@ -162,7 +165,10 @@ class Accuracy(Result, Checked, Document):
         rows = []
         for i, one in enumerate(self.rounds, 1):
             errors = (one.mean_error, one.p90_error, one.no_contention_error, one.uncalibrated_error)
-            tau = NOT_DEFINED if one.kendall_tau is None else f"{one.kendall_tau:.2f}"
+            if one.kendall_tau is None:
+                tau = NOT_DEFINED
+            else:
+                tau = f"{one.kendall_tau:.2f}"
             rows.append((str(i), str(len(one.held_out)), *map(percent, errors), tau, percent(one.regret)))
         note = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
         return table_of("rounds", headings, rows, note=note)
@@ -178,7 +184,10 @@ class Accuracy(Result, Checked, Document):
         chosen = last.chosen
         if p90 is None or chosen is None or regret is None:
             return ("No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",)
-        trusts = "Trust" if p90 <= TRUSTED else "Do not trust"
+        if p90 <= TRUSTED:
+            trusts = "Trust"
+        else:
+            trusts = "Do not trust"
         sentences = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
         costs = f"its choice, {chosen.scheduler}, takes {percent(regret)} more than the fastest that was measured"
         sentences.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
@@ -186,7 +195,10 @@ class Accuracy(Result, Checked, Document):
         near = [row.scheduler for row in last.rivals if row is not chosen and (row.predicted_us or 0.0) <= most]
         worst = max(last.held_out, key=lambda row: row.error or 0.0)
         noise = ((worst.measured_p90_us or 0.0) - (worst.measured_p10_us or 0.0)) / (worst.measured_us or 1.0)
-        again = ", whose runs vary by more: repeat them more often" if noise > (worst.error or 0.0) else ""
+        if noise > (worst.error or 0.0):
+            again = ", whose runs vary by more: repeat them more often"
+        else:
+            again = ""
         sentences.append(
             (f"It does not tell {chosen.scheduler} from {', '.join(near)}: measure those. " if near else "")
             + f"It is furthest off on {worst.scheduler}, {percent(worst.error)}{again}."
@@ -281,7 +293,10 @@ def validate(
     for scheduler in names:
         resolve(scheduler)  # a wrong name is refused before anything is measured
     tell: Progress = progress or (lambda _what, _doing: None)
-    seed = int(rng) if isinstance(rng, int | np.integer) else None
+    if isinstance(rng, int | np.integer):
+        seed = int(rng)
+    else:
+        seed = None
     seeds = np.random.default_rng(rng).integers(2**62, size=rounds + 1).tolist()
     measurements = _Measurements(backend, folder, repeats, warmup)
     graph = backend.realise(graph)
@@ -326,7 +341,10 @@ class _Measurements:
     def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
         self.backend = backend
         self._counts = (repeats, warmup)
-        self._folder = None if folder is None else make_folder(folder, parents=False)
+        if folder is None:
+            self._folder = None
+        else:
+            self._folder = make_folder(folder, parents=False)
 
     def take(
         self, cls: type[Measured], kind: str, measure: Callable[[], Measured], *given: Any

@@ -241,7 +241,7 @@ def advise(
     tenth of the time, there is no advice, and `best` is the captured stream. "One GPU" is the first. Replicas have the
     best schedule of one GPU: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are computed
     as in `compare`, in worlds common to all rows, and throughputs as in `simsched.throughput`. A graph with symmetric
-    collectives is what each of several GPUs runs: it is neither split further nor copied.
+    collectives is the graph that each of several GPUs runs: it is neither split further nor copied.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]

@@ -159,7 +159,10 @@ class Comparison(Result, Document):
         plans = {}
         for name, plan in self.plans.items():
             graph = self.traces[name].graph  # with the times of a calibration
-            times = None if self.cost is None else placed_operator_times(plan.over(graph), self.cluster, self.cost)
+            if self.cost is None:
+                times = None
+            else:
+                times = placed_operator_times(plan.over(graph), self.cluster, self.cost)
             key = (id(graph), b"" if times is None else times.tobytes())
             if key not in numbers:
                 numbers[key] = len(graphs)
@@ -226,7 +229,9 @@ class Comparison(Result, Document):
     def best(self) -> Row | None:
         """Return the row of least makespan; on ties the first; None if no scheduler has a schedule."""
         done = [row for row in self.rows if row.makespan_us is not None]
-        return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
+        if done:
+            return min(done, key=lambda row: row.makespan_us or 0.0)
+        return None
 
     def table(self) -> Any:
         """Return the comparison as a table of texts."""
@@ -262,10 +267,16 @@ class Comparison(Result, Document):
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
         if row.reason is not None:
             return (row.scheduler,)
-        speedup = "-" if row.speedup is None else format_gain(row.speedup, row.speedup_low, row.speedup_high)
+        if row.speedup is None:
+            speedup = "-"
+        else:
+            speedup = format_gain(row.speedup, row.speedup_low, row.speedup_high)
         times = (row.makespan_us, *(() if self.sampling is None else (row.p50_us, row.p99_us)), row.estimate_us)
         place = () if self.doubt is None else (str(row.place or "-"),)
-        name = f"{row.scheduler} {_SLOWER}" if row.slower_than_one_stream else row.scheduler
+        if row.slower_than_one_stream:
+            name = f"{row.scheduler} {_SLOWER}"
+        else:
+            name = row.scheduler
         return (
             name,
             row.execution or "-",
@@ -294,7 +305,10 @@ class Comparison(Result, Document):
         }
 
     def _notes(self) -> list[str]:
-        notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
+        if self.sampling is None:
+            notes = []
+        else:
+            notes = [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
         notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
         if self.doubt is not None:
@@ -323,7 +337,9 @@ def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> lis
     """
     if isinstance(asked, str) and asked in SETS:
         return [s for s in SCHEDULERS if asked == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
-    return [asked] if isinstance(asked, str) else list(asked)
+    if isinstance(asked, str):
+        return [asked]
+    return list(asked)
 
 
 def compare(
@@ -387,10 +403,16 @@ def compare(
     """
     if samples is None and jitter is not None:
         raise SimulationError("jitter is in samples alone: say how many with `samples` (--samples)")
-    sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
+    if samples is None:
+        sampling = None
+    else:
+        sampling = Sampling.of(samples, jitter, rng, workers)
     require_execution(execution)
     graph, alone = upon(cluster, graph)
-    seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
+    if sampling is None:
+        seed = None
+    else:
+        seed = int(np.random.default_rng(rng).integers(2**63))
     bound = Yardstick(graph, cluster, cost).bound
     one: Baselines | None = None
     with suppress(SimschedError):  # the row of `sequential` has the reason
@@ -402,8 +424,14 @@ def compare(
         if progress is not None:
             progress(name, "")
         try:
-            watched = progress if takes(scheduler, "progress") else None
-            options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
+            if takes(scheduler, "progress"):
+                watched = progress
+            else:
+                watched = None
+            if watched is None:
+                options: dict[str, Any] = {}
+            else:
+                options = {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
                 options["also"] = [one.plan for one in evaluations.values()]
             evaluations[name] = evaluate(

@@ -129,7 +129,7 @@ class Ranged(NamedTuple):
 def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
     """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none.
 
-    Those of collectives over links are among them where graphs have collectives: `exchanges`.
+    With `exchanges`, for graphs that have collectives, numbers of collectives over links are among them.
     """
     if isinstance(target, Calibration):
         fitted = {row.name: row for row in target.parameters if row.identified}
@@ -374,7 +374,7 @@ class _Priced:
             slower = self._rates.memory_factor * usual.bandwidth / device.bandwidth
             rates = self._rates._replace(memory_factor=slower)
             found = rooflines(graph, ops[rows], usual, rates)
-            if graph.meetings:  # what links take is another in each world
+            if graph.meetings:  # loads on links differ between worlds
                 codes, collectives = graph.labels("collective")
                 exchanging = np.array([each is not None for each in collectives])[codes[ops[rows]]]
                 found[exchanging] = rooflines(graph, ops[rows][exchanging], device)

@@ -1,4 +1,4 @@
-"""Rounds of a validation: what was predicted and measured of each schedule, and the errors."""
+"""Rounds of a validation: predicted and measured makespans of schedules, and the errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

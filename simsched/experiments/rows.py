@@ -1,4 +1,4 @@
-"""Rows of a comparison: what is told of each schedule."""
+"""Rows of a comparison, one for each schedule."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -376,10 +376,7 @@ class Program(Columnar, Document):
             }
         elif do != "barrier":
             fields_of = {"event": k}
-        if self.lead is None:
-            lead = 0.0
-        else:
-            lead = float(self.lead[i])
+        lead = 0.0 if self.lead is None else float(self.lead[i])
         if self.own is None:
             own = None
         else:

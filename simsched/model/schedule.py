@@ -429,7 +429,7 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
     one_thread
         Whether one host thread launches everything.
     blocking
-        Whether hosts wait for what they send and receive.
+        Whether hosts wait for their copies, sent and received.
     """
     for name in schedule.devices_used:
         if cluster is not None and name not in cluster.index:
@@ -551,7 +551,7 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
 def _meeting_pairs(
     schedule: Schedule, pairs: list[tuple[Indices, Indices]], n: int, first: int
 ) -> list[tuple[Indices, Indices]]:
-    """Return pairs in which collectives begin once all ranks can; that of number k is vertex ``first + k``."""
+    """Return pairs in which collectives begin once all ranks can; collective k is vertex ``first + k``."""
     begin = np.arange(first)
     more: list[tuple[Indices, Indices]] = []
     for k, meeting in enumerate(schedule.graph.meetings):

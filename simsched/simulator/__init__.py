@@ -1,4 +1,4 @@
-"""From a program to a trace: what would run when."""
+"""From a program to a trace: the simulator and its two engines."""
 
 from simsched.simulator.evaluator import Evaluator
 from simsched.simulator.simulate import Makespans, simulate, simulate_batch, simulate_many

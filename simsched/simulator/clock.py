@@ -1,4 +1,4 @@
-"""The clock of the compiled engine: who goes on in this instant and at later ones, and who waits in a list."""
+"""The clock of the compiled engine: processes that continue in this instant, at later times, or wait in a list."""
 
 from math import inf
 
@@ -10,14 +10,14 @@ COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
 
 
 def push(s: State, time: float, phase: int, who: int) -> None:
-    """Let one go on at a time in us, in a phase of that instant."""
+    """Schedule a process at a time in us, in a phase of that instant."""
     if time <= s.limit:
         go_on(s, phase, who)
         return
     s.count += 1
     i = s.n_later
     s.n_later += 1
-    while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
+    while i > 0 and s.later[(i - 1) >> 1].time > time:  # on equal times the process that was pushed first is first
         i = _move(s, (i - 1) >> 1, i)
     row = s.later[i]
     row.time = time
@@ -26,7 +26,7 @@ def push(s: State, time: float, phase: int, who: int) -> None:
 
 
 def _move(s: State, start: int, end: int) -> int:
-    """Move a row of the heap; return where it was."""
+    """Move a row of the heap; return its old place."""
     a = s.later[start]
     b = s.later[end]
     b.time = a.time
@@ -36,7 +36,7 @@ def _move(s: State, start: int, end: int) -> int:
 
 
 def go_on(s: State, phase: int, who: int) -> None:
-    """Let one go on in this instant, as the last of a phase so far."""
+    """Schedule a process in this instant, as the last of a phase."""
     s.queues[phase] = join(s, s.queues[phase], who)
 
 
@@ -47,7 +47,7 @@ def _is_earlier(s: State, i: int, k: int) -> bool:
 
 
 def open_instant(s: State) -> bool:
-    """Go to the earliest time at which anything happens; return whether there is one."""
+    """Advance to the earliest time at which a process continues; return whether there is one."""
     now = s.timers[1]
     if s.n_later > 0 and s.later[0].time < now:
         now = s.later[0].time
@@ -81,7 +81,7 @@ def open_instant(s: State) -> bool:
 
 
 def set_timer(s: State, d: int, time: float) -> None:
-    """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
+    """Set the timer of a device, or of the links, to a time in us; infinity cancels it."""
     if time <= s.limit:
         go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
         time = inf
@@ -96,7 +96,7 @@ def set_timer(s: State, d: int, time: float) -> None:
 
 
 def join(s: State, last: int, who: int) -> int:
-    """Put one behind the last of a list, -1 where it is empty; return the new last.
+    """Append a process to a list, given its last process (-1: empty); return the new last process.
 
     A list is closed to a ring: the last knows the first.
     """
@@ -105,13 +105,13 @@ def join(s: State, last: int, who: int) -> int:
 
 
 def _join_lists(s: State, a: int, b: int) -> int:
-    """Put the list that ends with b behind that which ends with a; return the last of both."""
+    """Append the list that ends with b to the list that ends with a; return the last process of both."""
     if a >= 0 and b >= 0:
         s.next[a], s.next[b] = s.next[b], s.next[a]
     return b if b >= 0 else a
 
 
 def wake(s: State, last: int) -> int:
-    """Let all go on who wait in a list; return the empty list."""
+    """Schedule all processes of a list in this instant; return the empty list."""
     s.queues[RELEASE] = _join_lists(s, s.queues[RELEASE], last)
     return -1

@@ -1,12 +1,12 @@
 """The compiled engine: the model of `reference` with the same results, in machine code.
 
-Lanes, host threads, the timers of devices and links, the dispatchers of devices and the sharing of links are numbered
-through, in this order: each waits in one list, or is to go on in one queue or at one later time. The state of a host or
-lane is where the process of the reference waits.
+Processes have numbers: lanes, host threads, timers of devices, the timer of links, dispatchers of devices, the sharing
+of links, and collectives, in this order. A process waits in one list, is in one queue of the present instant, or
+continues at one later time. The state of a host or a lane is the place at which the process of the reference waits.
 
-A host runs ahead of the clock: when it issues what follows from what it issued before, and from what other hosts issue,
-so it says so at once and stops only where it has to wait for a device. Where several threads act on one device the
-order between them counts: then each takes a step an instant, as in the reference.
+A host runs ahead of the clock: the times at which it issues depend only on its earlier instructions and on other
+hosts, so it issues at once and stops only where it has to wait for a device. Where several threads act on one device,
+the order between them matters: then each takes one step in an instant, as in the reference.
 """
 
 from math import inf
@@ -67,15 +67,15 @@ HOST_SPAN = kinds.HOST
 KERNEL_SPAN = kinds.KERNEL
 WAIT_SPAN = kinds.WAIT
 BUDGET: Final = 2**16
-"""Events after which a run returns, so that an interruption by the user is heard."""
+"""Events after which a run returns, so that it handles an interruption by the user."""
 MOST_POINTS: Final = 64
-"""Of a load curve that an event may add: a kernel by itself has been on the device for some waves."""
+"""Most points of a load curve that an event adds: a kernel that was alone on the device adds one for each wave."""
 SHORT: Final = 100.0
-"""Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
+"""Shortest block in lengths of an instant whose kernel runs alone: shorter ones may end in one instant."""
 
 
 def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> SpanRecord:
-    """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
+    """Return a new span, number ``n_spans - 1``, without operator, stream and cause, that is ready at its start."""
     span = s.spans[s.n_spans]
     s.n_spans += 1
     span.kind = kind
@@ -95,7 +95,7 @@ def add_span(s: State, kind: int, item: int, device: int, start: float, end: flo
 
 
 def _end_kernel(s: State, lane: int) -> None:
-    """Let a kernel end, all of whose blocks have."""
+    """End a kernel whose last block has ended."""
     if s.work[lane].latency > 0.0:
         push(s, s.now + s.work[lane].latency, COMPLETE, lane)
     else:
@@ -103,14 +103,14 @@ def _end_kernel(s: State, lane: int) -> None:
 
 
 def dispatch_later(s: State, d: int) -> None:
-    """Dispatch at the end of this instant."""
+    """Schedule the dispatcher of a device for the end of this instant."""
     if not s.devices[d].dispatching:
         s.devices[d].dispatching = 1
         go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
 
 
 def dispatch(s: State, d: int) -> None:
-    """Issue blocks, share the device among them and set its timer."""
+    """Issue blocks on a device, compute rates, and set the timer of the device."""
     device = s.devices[d]
     device.dispatching = 0
     if device.alone >= 0:
@@ -130,7 +130,7 @@ def dispatch(s: State, d: int) -> None:
 
 
 def _arrive(s: State, lane: int) -> None:
-    """Let a rank of a collective be ready; if it is the last, all begin."""
+    """Mark a rank of a collective as ready; if it is the last one, the collective begins."""
     meeting = arrive(s, lane)
     if meeting >= 0:
         exchange = s.exchanges[meeting]
@@ -142,12 +142,12 @@ def _arrive(s: State, lane: int) -> None:
 
 
 def _first_exchange(s: State) -> int:
-    """Return the number of the first collective among all who wait."""
+    """Return the process number of the first collective."""
     return s.n_lanes + s.n_hosts + 2 * s.n_devices + 2
 
 
 def _end_exchange(s: State, meeting: int) -> None:
-    """Let all ranks of a collective end."""
+    """End all ranks of a collective."""
     end_exchange(s, meeting)
     exchange = s.exchanges[meeting]
     for k in range(exchange.first_member, exchange.end_member):
@@ -157,7 +157,7 @@ def _end_exchange(s: State, meeting: int) -> None:
 
 
 def end_cohorts(s: State, d: int) -> None:
-    """End the cohorts that are due, and the kernels of which that was the last."""
+    """End the cohorts of a device that are due, and the kernels without further blocks."""
     device = s.devices[d]
     if device.alone >= 0:
         if s.recording:
@@ -170,7 +170,7 @@ def end_cohorts(s: State, d: int) -> None:
 
 
 def share_links_later(s: State) -> None:
-    """Share links anew at the end of this instant."""
+    """Schedule the sharing of links for the end of this instant."""
     if not s.sharing:
         s.sharing = 1
         go_on(s, SHARE, s.n_lanes + s.n_hosts + 2 * s.n_devices + 1)
@@ -180,10 +180,10 @@ def share_links_later(s: State) -> None:
 
 
 def run_host(s: State, t: int) -> None:
-    """Go on with host thread `t` until it has to wait."""
+    """Continue host thread `t` until it has to wait."""
     host = s.hosts[t]
     who = s.n_lanes + t
-    if s.captured:  # one cost (the only one in the table), then everything is issued at once
+    if s.captured:  # one host time, the only one in the table, then all instructions are issued at once
         if s.recording and s.cost[0] > 0:
             add_span(s, HOST_SPAN, 0, s.place[0], 0.0, s.cost[0])
             host.cause = s.n_spans - 1
@@ -205,10 +205,10 @@ def run_host(s: State, t: int) -> None:
                 return
         host.start = host.time
         if action in (WAIT, SYNC, BARRIER):
-            awaited = s.argument[i]  # that an event is reached,
-            if action == WAIT:  # that it is issued,
+            awaited = s.argument[i]  # SYNC: the event is reached
+            if action == WAIT:  # WAIT: the event is issued
                 awaited += s.n_events
-            elif action == BARRIER:  # or that a device is through
+            elif action == BARRIER:  # BARRIER: the device has no outstanding kernels
                 awaited = 2 * s.n_events + d
             event = s.events[awaited]
             if event.time == inf:
@@ -232,7 +232,7 @@ def run_host(s: State, t: int) -> None:
 
 
 def _cost(s: State, i: int, reached: float) -> float:
-    """Return what instruction `i`, which a host has reached at a time, takes of it in us, once nothing blocks it."""
+    """Return the host time in us of instruction `i`, reached at a time, without the time for which it blocks."""
     action = s.action[i]
     d = s.place[i]
     if s.own is not None and s.own[i] == s.own[i]:  # else it is NaN
@@ -243,7 +243,7 @@ def _cost(s: State, i: int, reached: float) -> float:
 
 
 def _issue_next(s: State, host: Host, time: float) -> None:
-    """Issue what the host has paid for."""
+    """Issue the instruction whose host time is over."""
     i = host.at
     action = s.action[i]
     d = s.place[i]
@@ -262,7 +262,7 @@ def _issue_next(s: State, host: Host, time: float) -> None:
 
 
 def _issue(s: State, i: int, time: float, cause: int) -> None:
-    """Put an instruction on its stream; a barrier or sync is on none."""
+    """Append an instruction to its stream; barriers and synchronisations are on no stream."""
     number = s.lane_of[i]
     if number < 0:
         return
@@ -300,7 +300,7 @@ def _happen(s: State, event: Event, time: float, cause: int) -> None:
 
 
 def run_lane(s: State, number: int) -> None:
-    """Go on with a stream until it has to wait."""
+    """Continue a stream until it has to wait."""
     lane = s.lanes[number]
     while True:
         if lane.state == NEXT:
@@ -334,7 +334,7 @@ def run_lane(s: State, number: int) -> None:
 
 
 def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
-    """Go on with a launch; return whether it is over."""
+    """Continue a launch; return whether it is complete."""
     i = item.code >> 2
     row = item.argument
     device = s.devices[lane.device]
@@ -344,7 +344,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
             follow_last(s, number)
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
-        # of kernels that end together the last in operator order
+        # of kernels that end together, the last one in the order of launches
         if s.recording and (s.now > device.last_time or row > device.last_row):
             device.last_time = s.now
             device.last_row = row
@@ -400,7 +400,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
 
 
 def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
-    """End the kernel or copy that a lane has been at."""
+    """End the kernel or the copy that runs on a lane."""
     if s.recording:
         work = s.work[number]
         span = add_span(s, kind, item, lane.device, work.start, s.now)
@@ -418,7 +418,7 @@ def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
 
 
 def _find_cause(s: State, lane: Lane, free: float) -> None:
-    """Note what a kernel or copy waited for last: its issue, the one before it, or an event."""
+    """Store the cause of a kernel's or a copy's start: its issue, its predecessor on the stream, or an event."""
     if s.recording:
         if is_later(lane.issued, max(free, lane.time)):
             lane.span_cause = s.items[lane.head].cause
@@ -430,7 +430,7 @@ def _find_cause(s: State, lane: Lane, free: float) -> None:
 
 
 def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
-    """Let instruction `i` leave its hardware queue if it is the first of it, else wait for a change."""
+    """Remove instruction `i` from its hardware queue if it is the first there, else wait for a change."""
     if lane.connection < 0:
         return True
     connection = s.connections[lane.connection]
@@ -443,7 +443,7 @@ def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
 
 
 def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
-    """Go on with a wait for an event; return whether it is over."""
+    """Continue a wait for an event; return whether it is complete."""
     i = item.code >> 2
     event = s.events[item.argument]
     if lane.state == NEXT:
@@ -474,7 +474,7 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
 
 
 def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
-    """Go on with a copy; return whether it is over."""
+    """Continue a copy; return whether it is complete."""
     if lane.state == COPY_MOVE:
         lane.state = COPY_OVER
         begin_flow(s, number, copy)
@@ -483,7 +483,7 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     if lane.state == COPY_OVER:
         _end_work(s, lane, number, COPY_SPAN, copy)
         return True
-    # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
+    # In a captured graph a copy is a node like a kernel; copies of a stream follow without a gap.
     if s.captured:
         free = lane.free
     else:
@@ -496,7 +496,7 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     time = s.copy_exact[copy]
     nbytes = 0.0
     work = s.work[number]
-    if time != time:  # NaN: it is not given
+    if time != time:  # NaN: no time is given
         time = s.routes[s.copy_route[copy]].latency
         nbytes = s.copy_nbytes[copy]
     if s.recording:
@@ -515,7 +515,7 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
 
 @piece("simulator")
 def run_samples(s: State) -> None:
-    """Run the samples, as far as a budget of events and the room for points reach; then go on where they ended."""
+    """Run the samples until `BUDGET` events are over or points have no room; a further call continues them."""
     if s.status == NEW:
         reset(s)
     s.status = RUNNING
@@ -537,7 +537,7 @@ def run_samples(s: State) -> None:
 
 
 def _process(s: State, phase: int) -> None:
-    """Let the first in the queue of a phase go on."""
+    """Continue the first process in the queue of a phase."""
     last = s.queues[phase]
     who = s.next[last]
     s.next[last] = s.next[who]
@@ -556,7 +556,7 @@ def _process(s: State, phase: int) -> None:
     who -= s.n_hosts
     if who < s.n_devices:
         end_cohorts(s, who)
-    elif who == s.n_devices:  # copies whose last byte has arrived
+    elif who == s.n_devices:  # the timer of links: flows are complete
         for k in range(end_due_flows(s)):
             if s.over[k] < s.n_lanes:
                 go_on(s, RELEASE, s.over[k])
@@ -565,14 +565,14 @@ def _process(s: State, phase: int) -> None:
         share_links_later(s)
     elif who <= 2 * s.n_devices:
         dispatch(s, who - s.n_devices - 1)
-    elif who > 2 * s.n_devices + 1:  # a collective
+    elif who > 2 * s.n_devices + 1:  # a collective begins or ends
         meeting = who - 2 * s.n_devices - 2
         if phase == COMPLETE:
             _end_exchange(s, meeting)
         else:
             begin_exchange(s, meeting)
             share_links_later(s)
-    else:  # the rates of all flows, and what they load at their ends
+    else:  # the sharing of links: rates of flows, and DRAM loads of their ends
         s.sharing = 0
         set_timer(s, s.n_devices, max(share_flows(s), s.now))
         for k in range(take_loads(s)):
@@ -580,7 +580,7 @@ def _process(s: State, phase: int) -> None:
 
 
 def _end(s: State) -> None:
-    """End a sample in which nothing is left to happen."""
+    """End a sample without further events."""
     for t in range(s.n_hosts):
         if s.hosts[t].at < s.thread_ptr[t + 1]:
             s.status = STUCK

@@ -1,10 +1,10 @@
-"""The arithmetic of sharing a device: one text for both engines.
+"""Contention of kernels and copies for the SMs and the DRAM of a device.
 
-The reference engine calls these functions as they stand, the compiled engine compiles them.
+The reference engine calls these functions in Python, the compiled engine compiles them to machine code.
 
-A resident block of a kernel loads two resources, the issue slots of the SMs and DRAM, each
-counted as a share of the device. Where a load exceeds 1 the kernels slow each other down in
-proportion to how sensitive they are to that resource.
+A resident block of a kernel loads two resources, the issue slots of its SM and DRAM. A load is a share of the
+resource. Where the loads of a resource add up to more than 1, kernels slow each other down in proportion to their
+sensitivity to it.
 """
 
 from math import ceil, floor, inf
@@ -14,36 +14,37 @@ from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piec
 from simsched.base.units import TIE, TIE_LIMIT
 
 LARGEST_UNSLOWED: Final = 0.99
-"""Of a resource, what at most is left to kernels that are not slowed by its load."""
+"""Largest part of a resource that kernels which its load does not slow use."""
 SATURATED: Final = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
 MOST_TURNS: Final = 64
 """Turns of Newton's method for a pressure; two or three are usual."""
 MAX_COHORTS: Final = 4
-"""Groups of blocks of a kernel that end together; more are merged."""
+"""Most cohorts of a kernel, groups of blocks that end together; further ones are merged."""
 KEPT_WAVES: Final = 4
-"""Of a kernel's last waves, those that are never passed over."""
+"""Number of last waves of a kernel that are simulated one by one."""
 LATE: Final = 3
+"""Blocks that end late among ten that are issued together."""
 LATENESS: Final = 1.5
-"""Of ten blocks that are issued together three end late, by so many standard deviations."""
+"""Delay of late blocks in standard deviations of the blocks' times."""
 SAME_PLACE: Final = 1e-3
-"""Of a block: an instant is never so long that it takes in two waves."""
+"""Largest length of an instant in times of a block: two waves never end in one instant."""
 
 
 class Channel(Row):
-    """A direction of a link, or copy engines: what flows share; `left`, `load` and `users` are for work.
+    """A resource that flows share: a direction of a link, or copy engines.
 
-    Between calls nobody uses it.
+    `left`, `load` and `users` are scratch memory of the functions that share a channel; no value stays between calls.
     """
 
     capacity: f8  # bytes per us
     left: f8
-    load: f8  # of its users, each for its rate
+    load: f8  # sum of its users' weights
     users: i4
 
 
 class FlowPath(Row):
-    """A flow as its channels see it: it crosses `crossed[first:end]`, at a rate in bytes per us."""
+    """Rate of a flow in bytes per us, and its channels: `crossed[first:end]`."""
 
     rate: f8
     first: i4
@@ -51,10 +52,10 @@ class FlowPath(Row):
 
 
 class LaneWork(Row):
-    """A kernel, of which progress is in blocks' lengths, or a copy, of which it is in bytes; `row` is its launch.
+    """Progress of the kernel or the copy that runs on a lane; `row` is its launch or its copy.
 
-    It was `progress` far at time `anchor` and gains `rate` a us. Of the blocks that were `crowd` together, `peak` were
-    on the SM with most of them.
+    Progress counts times of a block for a kernel, and bytes for a copy. It was `progress` at time `anchor`, and grows
+    by `rate` each us. When `crowd` blocks of the kernel were resident, the fullest SM had `peak` of them.
     """
 
     unit: f8
@@ -65,16 +66,16 @@ class LaneWork(Row):
     progress: f8
     anchor: f8
     rate: f8
-    slowed: f8  # by issue slots
+    slowed: f8  # factor by which contention for issue slots slows it
     start: f8
     unissued: i8
     resident: i8
     residency: i8  # blocks that its SMs hold at once
-    sms: i8  # on which it may have blocks
+    sms: i8  # number of SMs on which it may have blocks
     crowd: i8
     peak: i8
-    top: i8  # of the resident blocks, those beyond what all SMs have alike: 1 to the number of SMs
-    skipped: i8  # refills of all resident blocks that are passed over
+    top: i8  # resident blocks beyond the layers that fill all SMs: 1 to the number of SMs
+    skipped: i8  # waves that are not simulated one by one
     row: i4
     place: i4
     n_cohorts: i4
@@ -88,20 +89,23 @@ class Cohort(Row):
 
 
 class Share(Row):
-    """What a kernel or a copy loads of a resource, and how sensitive it is to the load of that."""
+    """Load of a kernel or a copy on a resource, and its sensitivity to the load of others on it."""
 
     load: f8
     sensitivity: f8
 
 
 def pressure(n: int, shares: Rows[Share]) -> float:
-    """Return the load of a resource at which those who share it use all of it and no more, or the sum if that is less.
+    """Return the pressure on a resource: the factor by which a fully sensitive user of it is slowed, if above 1.
+
+    Without saturation it is the sum of the loads.
 
     Notes
     -----
-    At a pressure x a share is slowed to ``load / (x * sensitivity)`` where that is less than its load. Those that are
-    not slowed leave the others only the rest, so x is more than the sum unless all are fully sensitive. It is found by
-    Newton's method, exact as soon as it is known who is slowed: mostly after two turns of O(n).
+    At a pressure x a user with a load gets ``load / (x * sensitivity)``, and at most its load. The pressure is the x at
+    which all users together get 1. Users that are not slowed leave the others only the rest, so x is above the sum of
+    the loads unless all users are fully sensitive. Newton's method is exact as soon as the set of slowed users is
+    right, usually after two turns of O(n).
     """
     x = 0.0
     last = 0.0
@@ -115,11 +119,11 @@ def pressure(n: int, shares: Rows[Share]) -> float:
         unslowed = 0.0
         for i in range(n):
             share = shares[i]
-            if share.sensitivity * x > 1.0 - TIE:  # where it is 1, the next turn finds the same who are slowed
+            if share.sensitivity * x > 1.0 - TIE:  # equal to 1: the next turn has the same slowed users
                 slowed += share.load / share.sensitivity
             else:
                 unslowed += share.load
-        if slowed == 0.0:  # nobody is slowed at so little pressure: all who can be will be
+        if slowed == 0.0:  # no user is slowed at this pressure: slow all that can be slowed
             unslowed = 0.0
             for i in range(n):
                 share = shares[i]
@@ -135,7 +139,7 @@ def pressure(n: int, shares: Rows[Share]) -> float:
 
 
 def begin_kernel(work: LaneWork, blocks: int) -> None:
-    """Set a kernel to where none of its blocks has been issued."""
+    """Begin a kernel: none of its blocks is issued."""
     work.unissued = blocks
     work.n_cohorts = 0
     work.resident = work.crowd = work.peak = work.top = work.skipped = 0
@@ -143,12 +147,12 @@ def begin_kernel(work: LaneWork, blocks: int) -> None:
 
 
 def progress_of(work: LaneWork, now: float) -> float:
-    """Return how far a kernel or copy is."""
+    """Return the progress of a kernel or a copy at a time."""
     return work.progress + (now - work.anchor) * work.rate
 
 
-def anchor_anew(work: LaneWork, now: float, rate: float) -> None:
-    """Let a kernel or copy go on at a rate; while that stays what it is, no progress is computed."""
+def set_rate(work: LaneWork, now: float, rate: float) -> None:
+    """Set the rate of a kernel or a copy from now on; its progress is computed only if the rate changes."""
     if rate != work.rate:
         work.progress = progress_of(work, now)
         work.anchor = now
@@ -156,12 +160,13 @@ def anchor_anew(work: LaneWork, now: float, rate: float) -> None:
 
 
 def issue(work: LaneWork, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
-    """Put blocks of a kernel on its device.
+    """Issue blocks of a kernel to its SMs.
 
     Notes
     -----
-    The last three of ten end late, the others so early that the mean stays; their standard deviation is `spread` of a
-    block's time, less where there are few. Blocks that refill others, and are not the last, keep the spread of those.
+    Three of ten blocks end late, and the others early, so that the mean stays. The standard deviation of their times is
+    `spread` times the time of a block, and less for few blocks. Blocks of later waves, except for the last wave, end as
+    far apart as the blocks that they replace.
     """
     work.unissued -= count
     work.resident += count
@@ -182,13 +187,13 @@ def issue(work: LaneWork, cohorts: Rows[Cohort], count: int, sms: int, spread: f
 
 
 def fullest(work: LaneWork, sms: int) -> int:
-    """Return the blocks of a kernel on the SM that has most of them.
+    """Return the number of blocks of a kernel on the SM that has most of them.
 
     Notes
     -----
-    Blocks are issued evenly and end at random: of n that are left of N, of which an SM had m, the number on the fullest
-    SM is the largest j for which as many SMs as half of one are expected to have chosen j of m left, each with
-    probability n / N.
+    Blocks are issued evenly and end in random order. Let n of N blocks remain, and let an SM have had m of them. Each
+    remains with probability n / N. The fullest SM has j blocks, the largest j for which the expected number of SMs with
+    j or more of their m blocks is at least 1/2.
     """
     if work.resident >= work.crowd:
         return work.peak
@@ -204,7 +209,7 @@ def fullest(work: LaneWork, sms: int) -> int:
 
 
 def add_cohort(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
-    """Add blocks that end together; of too many cohorts the two closest become one."""
+    """Add a cohort of blocks; if there are too many cohorts, merge the two with the closest ends."""
     i = work.n_cohorts
     while i > 0 and not cohorts[i - 1].due < due and not same_due(cohorts[i - 1].due, due):
         i -= 1
@@ -230,14 +235,14 @@ def add_cohort(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) ->
 
 
 def first_end(work: LaneWork, cohorts: Rows[Cohort]) -> float:
-    """Return when the next blocks of a kernel end at its rate, infinity if it stands still."""
+    """Return the time at which the next blocks of a kernel end at its rate; infinity if its rate is 0."""
     if work.n_cohorts == 0 or work.rate == 0.0:
         return inf
     return finish_time(work, cohorts[0].due)
 
 
 def end_blocks(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
-    """Take the blocks off that have ended; return how many."""
+    """Remove the blocks of a kernel that have ended; return their number."""
     ended = n = 0
     while n < work.n_cohorts and not is_later(finish_time(work, cohorts[n].due), now):
         ended += cohorts[n].count
@@ -252,7 +257,7 @@ def end_blocks(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
 
 
 def skip_waves(work: LaneWork, cohorts: Rows[Cohort]) -> bool:
-    """Pass over whole refills of all resident blocks but the last `KEPT_WAVES`; return whether there are any."""
+    """Skip all whole waves of a kernel except for the last `KEPT_WAVES`; return whether there are any to skip."""
     if work.unissued <= KEPT_WAVES * work.resident or work.resident == 0:
         return False
     waves = -(-work.unissued // work.resident) - KEPT_WAVES
@@ -264,7 +269,7 @@ def skip_waves(work: LaneWork, cohorts: Rows[Cohort]) -> bool:
 
 
 def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
-    """Go back to wave by wave; return the blocks that end just now, which are taken off."""
+    """Return to simulating wave by wave; remove the blocks that end now, and return their number."""
     progress = progress_of(work, now)
     n = work.n_cohorts
     ended = 0
@@ -273,7 +278,7 @@ def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     for j in range(n):
         due = cohorts[j].due
         count = cohorts[j].count
-        since = progress - (due - 1.0 - work.skipped)  # the last of the refills passed over is over at `due`
+        since = progress - (due - 1.0 - work.skipped)  # the last of the skipped waves ends at `due`
         waves = max(0, floor(since + tolerance))  # a late block takes longer than one wave
         ends = waves >= 1 and since - waves <= tolerance
         pending = work.skipped - waves + ends
@@ -288,7 +293,7 @@ def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
 
 
 def _insert(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
-    """Put a cohort where it belongs among those before it, which leave room."""
+    """Insert a cohort in the order of ends, after cohorts with the same end."""
     i = work.n_cohorts
     while i > 0 and cohorts[i - 1].due > due:
         cohorts[i].due = cohorts[i - 1].due
@@ -300,15 +305,16 @@ def _insert(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> No
 
 
 def same_due(a: float, b: float) -> bool:
-    """Return whether blocks that are over at progress a and at progress b form one cohort."""
+    """Return whether blocks that end at the progress a and at the progress b form one cohort."""
     return abs(a - b) <= TIE * max(1.0, b)
 
 
 class Crowd(Row):
-    """How the blocks of all kernels lie on the SMs of a device.
+    """Distribution of the blocks of all kernels over the SMs of a device.
 
-    Of each kernel every SM has as many blocks as go evenly: they load it by `below` and have `below_warps`. The others
-    lie spread: `tops` blocks, which load `top_load` together and have `top_warps`.
+    The blocks of a kernel fill all SMs in whole layers, one block on each SM: the layers of all kernels load every SM
+    by `below`, with `below_warps` warps. The remaining blocks, `tops` of all kernels, are on some of the SMs: together
+    they load SMs by `top_load` and have `top_warps` warps.
     """
 
     below: f8
@@ -317,11 +323,11 @@ class Crowd(Row):
     top_warps: f8
     tops: i8
     sms: i8
-    most_warps: f8  # that an SM holds
+    most_warps: f8  # warps that an SM holds
 
 
-def lay(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> None:
-    """Lay the resident blocks of a kernel on the SMs; each loads its own by `sm_share`."""
+def lay_blocks(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> None:
+    """Distribute the resident blocks of a kernel over the SMs; a block loads its SM by `sm_share`."""
     if work.resident:
         layers = (work.resident - 1) // crowd.sms
         work.top = work.resident - layers * crowd.sms
@@ -333,13 +339,13 @@ def lay(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> None:
 
 
 def crowded_load(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> float:
-    """Return the load on the fullest SM that a kernel is on.
+    """Return the load of the fullest SM that has a block of a kernel.
 
     Notes
     -----
-    What lies spread is as even as whole blocks allow: beside one of the kernel there are, of the mean of the others, as
-    many as round up to full layers; but no more warps than an SM holds. Where blocks have ended at random, an SM may
-    have kept more of the kernel's own (`fullest`).
+    Blocks beyond whole layers are as even as whole blocks allow: beside one of the kernel's are so many of the others
+    that all SMs have full layers, and no more than the warps of an SM allow. After blocks have ended in random order,
+    the fullest SM may have more of the kernel's own blocks (`fullest`).
     """
     load = crowd.below + sm_share
     if crowd.tops > crowd.sms:
@@ -360,7 +366,7 @@ def crowded_load(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> f
 def go_on_alone(
     work: LaneWork, cohorts: Rows[Cohort], now: float, residency: int, sms: int, sm_share: float, spread: float
 ) -> float:
-    """Let a kernel by itself issue what fits, at the end of an instant; return when its next blocks end."""
+    """Issue the blocks that fit of a kernel that is alone on a device; return the time at which the next ones end."""
     if work.skipped:
         undo_skip(work, cohorts, now)
     count = min(work.unissued, residency - work.resident)
@@ -370,12 +376,12 @@ def go_on_alone(
     rate = 0.0
     if work.resident:
         rate = 1.0 / (work.unit * max(1.0, sm_share * fullest(work, sms)))
-    anchor_anew(work, now, rate)
+    set_rate(work, now, rate)
     return first_end(work, cohorts)
 
 
 class Solo(Table):
-    """Kernels by themselves: what each of them takes in units of the time of one of its blocks on an idle device."""
+    """Times of kernels that are alone on a device, in times of one of their blocks on an idle device."""
 
     n: i8
     blocks: Column[i8]
@@ -390,7 +396,7 @@ class Solo(Table):
 
 @piece("solo times")
 def find_units(s: Solo) -> None:
-    """Run each kernel by itself."""
+    """Compute the time of each kernel alone on a device."""
     work = s.work[0]
     for i in range(s.n):
         begin_kernel(work, s.blocks[i])
@@ -404,7 +410,7 @@ def find_units(s: Solo) -> None:
 
 
 def finish_time(work: LaneWork, due: float) -> float:
-    """Return when a kernel or copy is as far as `due` at its rate."""
+    """Return the time at which a kernel or a copy reaches the progress `due` at its rate."""
     return work.anchor + (due - work.progress) / work.rate
 
 
@@ -414,5 +420,5 @@ def end_of_instant(now: float) -> float:
 
 
 def is_later(time: float, other: float) -> bool:
-    """Return whether a time is of a later instant than another."""
+    """Return whether a time belongs to a later instant than another."""
     return time > end_of_instant(other)

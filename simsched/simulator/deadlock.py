@@ -1,4 +1,4 @@
-"""What to say when a simulation stops before its program is over."""
+"""The error of a simulation that stops before its program is complete."""
 
 from collections.abc import Sequence, Set
 
@@ -13,7 +13,7 @@ _SHOWN = 6
 def deadlock(
     program: Program, host_at: Sequence[int], lanes: Sequence[tuple[int, int]], issued: Sequence[bool]
 ) -> DeadlockError:
-    """Return the error that names what waits for what.
+    """Return the error that names waiting operators and the events for which they wait.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A device and its kernels: block scheduler and rates, event by event; one text for both engines."""
+"""The block scheduler of a device, and the rates of its kernels; both engines run this code."""
 
 from math import inf
 from sys import float_info
@@ -9,7 +9,6 @@ from simsched.simulator.contention import (
     SATURATED,
     LaneWork,
     add_cohort,
-    anchor_anew,
     begin_kernel,
     crowded_load,
     end_blocks,
@@ -19,21 +18,22 @@ from simsched.simulator.contention import (
     go_on_alone,
     is_later,
     issue,
-    lay,
+    lay_blocks,
     pressure,
+    set_rate,
     skip_waves,
     undo_skip,
 )
 from simsched.simulator.state import COHORTS, LaunchDemand, Room, State
 
 LEAST_UNIT: Final = float_info.min
-"""Us below which blocks take no time, or so little that their rate overflows."""
+"""Shortest time of a block in us: the rate of a shorter one overflows."""
 MOST_DRAWN: Final = 2.0
-"""Of its share of DRAM, how many times as much an SM can draw: half of the SMs fill it. Prior, 1.4 to 2.5."""
+"""Most DRAM bandwidth of an SM, as a multiple of an even share: half of the SMs fill DRAM. Prior, 1.4 to 2.5."""
 
 
 def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
-    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
+    """Prepare the work of a launch, the instruction at `place`, that has reached the head of its stream."""
     launch = s.launches[row]
     work = s.work[lane]
     device = s.devices[d]
@@ -41,7 +41,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     work.solo = launch.solo
     work.unit = launch.unit
     work.dram_share = launch.dram_share
-    if s.jittered:  # it is drawn out or shortened as the sample says
+    if s.jittered:  # the sample scales its time
         work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
     if launch.blocks:
         work.latency = min(device.kernel_latency, work.solo)
@@ -54,7 +54,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     work.start = -1.0
     if s.jittered:
         work.unit = work.solo - work.latency
-        if launch.blocks:  # which load DRAM less the longer they take
+        if launch.blocks:  # blocks that take longer load DRAM less
             most = float(min(launch.blocks, launch.residency))
             sms = float(device.sms)
             most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
@@ -68,7 +68,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
 
 
 def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
-    """Let a kernel run on the SMs of its partition alone, of so many that the device has.
+    """Confine a kernel to the SMs of its partition, of all the SMs of the device.
 
     One that DRAM binds has fewer blocks there, and each of them takes up to `MOST_DRAWN` times its share of DRAM, as
     far as its issue slots let it.
@@ -82,7 +82,7 @@ def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
 
 
 def busy_streams(s: State, d: int, since: float) -> int:
-    """Return how many streams of a device that is through had kernels that were not over at a time."""
+    """Return the number of streams of a finished device that had kernels which ended after a time."""
     n = 0
     for i in range(s.n_lanes):
         if s.lanes[i].device == d and is_later(s.lanes[i].ended, since):
@@ -91,11 +91,11 @@ def busy_streams(s: State, d: int, since: float) -> int:
 
 
 def enter(s: State, d: int, lane: int) -> None:
-    """Let a kernel whose blocks are counted onto the device: into the queue, or, without a grid, to run at once."""
+    """Add a kernel with a grid to the queue of the block scheduler, one without a grid to the running kernels."""
     work = s.work[lane]
     if s.launches[work.row].blocks:
         enqueue(s, d, lane)
-    else:  # one piece of work that needs no place
+    else:  # without a grid it needs no room
         work.start = s.now
         work.resident = 1
         add_cohort(work, s.cohorts[COHORTS * lane :], 1.0, 1)
@@ -103,7 +103,7 @@ def enter(s: State, d: int, lane: int) -> None:
 
 
 def enqueue(s: State, d: int, lane: int) -> None:
-    """Put a kernel among those with blocks to issue, by priority, arrival, place in the program."""
+    """Insert a kernel into the queue of the block scheduler, by priority, arrival and place in the program."""
     device = s.devices[d]
     base = d * s.width
     i = device.n_queue
@@ -115,7 +115,7 @@ def enqueue(s: State, d: int, lane: int) -> None:
 
 
 def _before(s: State, a: int, b: int) -> bool:
-    """Return whether the kernel of lane a is dispatched before that of lane b: by priority, arrival, place."""
+    """Return whether lane a's kernel is dispatched before lane b's: by priority, arrival, place in the program."""
     mine = s.work[a]
     theirs = s.work[b]
     priority = s.launches[mine.row].priority - s.launches[theirs.row].priority
@@ -127,7 +127,7 @@ def _before(s: State, a: int, b: int) -> bool:
 
 
 def start_running(s: State, d: int, lane: int) -> None:
-    """Put a kernel among those that run, by row."""
+    """Insert a kernel into the running ones, by the row of its launch."""
     device = s.devices[d]
     base = d * s.width
     row = s.work[lane].row
@@ -142,7 +142,7 @@ def start_running(s: State, d: int, lane: int) -> None:
 
 
 def refill(s: State, d: int) -> float:
-    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run.
+    """Issue blocks at the end of an instant and compute rates; return when the next blocks end, inf if none run.
 
     Collectives all of whose blocks have now been issued are `n_ready` lanes in `over`.
     """
@@ -150,11 +150,11 @@ def refill(s: State, d: int) -> float:
     s.n_ready = 0
     if device.n_queue:
         lane = device.skipping
-        if lane >= 0:  # at most one kernel had waves passed over, and it is still in the queue
+        if lane >= 0:  # at most one kernel has skipped waves, and it is still in the queue
             device.skipping = -1
             free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
         _issue_blocks(s, d)
-        # whole refills of the head of the queue are passed over: until the last ones nothing else can change
+        # Skip whole waves of the head of the queue: until the last ones nothing else can change.
         if device.n_queue:
             lane = s.queued[d * s.width]
         else:
@@ -171,7 +171,7 @@ def refill(s: State, d: int) -> float:
 
 
 def _issue_blocks(s: State, d: int) -> None:
-    """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at.
+    """Issue the blocks that fit of the head of the queue; while it has blocks left, no later kernel issues any.
 
     One whose partition is full holds up nobody.
     """
@@ -183,7 +183,7 @@ def _issue_blocks(s: State, d: int) -> None:
             return
         head = s.queued[d * s.width + i]
         if s.work[head].start < 0 and is_later(device.next_start, s.now):
-            return  # the nodes of a captured graph start one after the other
+            return  # nodes of a captured graph start one after another
         if device.freed and s.work[head].start >= 0:
             k = _next_able(s, d, i + 1)
             if k < device.n_queue:
@@ -199,7 +199,7 @@ def _issue_blocks(s: State, d: int) -> None:
 
 
 def _next_able(s: State, d: int, i: int) -> int:
-    """Return who from place i of the queue on is on the device, or finds a place there; its length if nobody is."""
+    """Return the first place of the queue from i on whose kernel is on the device or fits; else the queue's length."""
     device = s.devices[d]
     if device.n_resident >= device.resident_kernels:
         while i < device.n_queue and s.work[s.queued[d * s.width + i]].start < 0:
@@ -214,7 +214,7 @@ def _leave_queue(s: State, d: int, place: int) -> None:
 
 
 def _interleave(s: State, d: int, head: int, place: int) -> None:
-    """Let the next kernel, at a place of the queue, have its share of slots that have just come free."""
+    """Issue blocks of the kernel at a place of the queue to its share of the slots that have just become free."""
     slots = _fits(s, d, head)
     following = s.queued[d * s.width + place]
     given = int(s.devices[d].interleave * slots + TIE)
@@ -227,7 +227,7 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
 
 
 def _fits(s: State, d: int, lane: int) -> int:
-    """Return how many more blocks of a kernel fit on the device."""
+    """Return the number of further blocks of a kernel that fit on the device."""
     work = s.work[lane]
     launch = s.launches[s.work[lane].row]
     count = min(work.residency - work.resident, _holds(s.free[d], launch))
@@ -240,7 +240,7 @@ def _fits(s: State, d: int, lane: int) -> int:
 
 
 def _holds(free: Room, launch: LaunchDemand) -> int:
-    """Return how many blocks of a launch some room holds."""
+    """Return the number of blocks of a launch that fit into a room."""
     count = free.blocks
     if launch.warps:
         count = min(count, free.warps // launch.warps)
@@ -252,7 +252,7 @@ def _holds(free: Room, launch: LaunchDemand) -> int:
 
 
 def _taken_sms(s: State, d: int, lane: int) -> int:
-    """Return how many SMs hold blocks of which none shares an SM with a block of a kernel."""
+    """Return the number of SMs whose blocks share no SM with a block of a kernel."""
     device = s.devices[d]
     launch = s.launches[s.work[lane].row]
     room = s.room[d]
@@ -268,11 +268,11 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
 
 
 def _met_sms(s: State, d: int, lane: int, other: int) -> int:
-    """Return on how many of the SMs that a kernel may use blocks of another one are that lie spread."""
+    """Return the number of SMs of a kernel that have blocks of another kernel beyond its whole layers."""
     held = min(s.work[other].sms, s.work[other].resident)
     if s.lanes[lane].rooms < 0:
         return held
-    if s.lanes[other].rooms >= 0:  # partitions have SMs of their own
+    if s.lanes[other].rooms >= 0:  # no other kernel uses the SMs of a partition
         return 0
     return -(-held * s.lanes[lane].sms // s.devices[d].sms)
 
@@ -287,7 +287,7 @@ def _share_an_sm(launch: LaunchDemand, other: LaunchDemand, room: Room, sms: int
 
 
 def take(s: State, d: int, lane: int, count: int) -> None:
-    """Take the room of some blocks of a kernel; a negative number gives it back."""
+    """Take the room of a number of blocks of a kernel; a negative number returns it."""
     launch = s.launches[s.work[lane].row]
     _take_of(s.free[d], launch, count)
     if s.n_partitions > 0 and s.lanes[lane].rooms >= 0:
@@ -310,7 +310,7 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
     if work.start < 0:
         work.start = s.now
         device.next_start = s.now + device.graph_issue
-        if device.n_resident and not is_unslowed(s.launches[work.row]):  # caches and queues are not its own
+        if device.n_resident and not is_unslowed(s.launches[work.row]):  # it shares caches and queues
             work.unit += device.crowd_latency / s.launches[work.row].units
         start_running(s, d, lane)
     take(s, d, lane, count)
@@ -325,14 +325,14 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
 
 
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
-    """Give back the room of blocks that have ended."""
+    """Return the room of blocks that have ended."""
     if count and s.launches[s.work[lane].row].blocks:
         take(s, d, lane, -count)
         s.devices[d].freed = 1
 
 
 def end_due(s: State, d: int) -> int:
-    """End the blocks that are due; return the number of kernels of which these were the last: lanes in `over`."""
+    """End the blocks that are due; return the number of kernels that thereby end, whose lanes are in `over`."""
     device = s.devices[d]
     running = s.running[d * s.width :]
     n = device.n_running
@@ -355,7 +355,7 @@ def end_due(s: State, d: int) -> int:
 
 
 def leave(s: State, d: int, lane: int) -> None:
-    """Take a collective that is over off its device."""
+    """Remove a collective that is complete from its device."""
     device = s.devices[d]
     base = d * s.width
     n = device.n_running
@@ -370,7 +370,7 @@ def leave(s: State, d: int, lane: int) -> None:
 
 
 def _share(s: State, d: int) -> float:
-    """Compute loads and rates, anchor anew what changed its rate; return when the next blocks end."""
+    """Compute loads, and the rates of all kernels; return the time at which the next blocks end."""
     device = s.devices[d]
     running = s.running[d * s.width :]
     crowd = s.crowds[d]
@@ -387,7 +387,7 @@ def _share(s: State, d: int) -> float:
         sm.load = resident * launch.sm_share
         sm.sensitivity = launch.alpha
         if launch.blocks:
-            lay(crowd, work, launch.sm_share, launch.warps)
+            lay_blocks(crowd, work, launch.sm_share, launch.warps)
             sm.load /= device.sms
             warps += resident * launch.warps
             blocks += resident
@@ -413,13 +413,13 @@ def _share(s: State, d: int) -> float:
         if s.n_partitions > 0 and s.lanes[running[i]].rooms >= 0:
             work.slowed = max(1.0, launch.alpha * _load_on_partition(s, d, running[i]))
         issued += s.shares[i].load / work.slowed
-    # the fullest SMs are estimates: together no more than there is
+    # Loads of the fullest SMs are estimates: all kernels together issue no more than the SMs can.
     if issued > SATURATED:
         excess = issued
     else:
         excess = 1.0
     dram_load = device.copy_load
-    for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
+    for i in range(n):  # contention for issue slots lowers the load of DRAM
         work = s.work[running[i]]
         dram = s.shares[i]
         launch = s.launches[work.row]
@@ -437,13 +437,13 @@ def _share(s: State, d: int) -> float:
     for i in range(n):
         work = s.work[running[i]]
         launch = s.launches[work.row]
-        rate = 0.0  # a collective, or every block ended and none fitted again: it stands still
+        rate = 0.0  # a collective, or no block is resident: no progress
         if work.resident and launch.meeting < 0:
             stretch = max(work.slowed, launch.beta * dram_pressure)
             if launch.kind >= 0:
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
             rate = 1.0 / (work.unit * stretch)
-        anchor_anew(work, s.now, rate)
+        set_rate(work, s.now, rate)
         earliest = min(earliest, first_end(work, s.cohorts[COHORTS * running[i] :]))
     if s.recording:
         record_point(s, d, s.now, sm_load, dram_load, warps, min(float(device.sms), blocks + without_grid * device.sms))
@@ -451,7 +451,7 @@ def _share(s: State, d: int) -> float:
 
 
 def _load_on_partition(s: State, d: int, lane: int) -> float:
-    """Return the load of the fullest SM of a partition: its kernel's, and what kernels without partitions add there.
+    """Return the load of the fullest SM of a partition: its kernel's, and the load of kernels without partitions there.
 
     Their blocks lie on SMs outside of partitions until these are as full, and then on all alike.
     """
@@ -482,12 +482,12 @@ def _load_on_partition(s: State, d: int, lane: int) -> float:
 
 
 def is_unslowed(launch: LaunchDemand) -> bool:
-    """Return whether the blocks of a launch wait for links, so that nothing on the device slows them."""
+    """Return whether the blocks of a launch only wait for links: nothing on the device slows them."""
     return launch.alpha == 0.0 and launch.beta == 0.0
 
 
 def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
-    """Return the worst interference from a class that runs beside a kernel of class `kind`, 0 compute, 1 memory."""
+    """Return the largest interference of the kernels beside a kernel of class `kind`, 0 compute, 1 memory."""
     worst = 0.0
     if compute > (kind == 0):
         worst = max(worst, s.interference[4 * d + 2 * kind])
@@ -497,7 +497,7 @@ def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
 
 
 def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float, warps: float, active: float) -> None:
-    """Add a point to the load curve of a device where it is another than before; of one instant the last stays."""
+    """Add a point to the load curve of a device if it differs from the last one; an instant keeps its last point."""
     device = s.devices[d]
     point = s.points[device.point]
     if sm_load == point.sm and dram_load == point.dram and warps == point.warps and active == point.active:
@@ -514,11 +514,11 @@ def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float
     point.active = active
 
 
-# A kernel that has had a device to itself, which the compiled engine runs without events ---------------------
+# A kernel that is alone on a device, which the compiled engine runs without events ---------------------
 
 
 def run_alone(s: State, d: int, lane: int) -> None:
-    """Find how far a kernel is that has had the device to itself: what it did before this instant."""
+    """Compute the progress of a kernel that has been alone on the device, up to this instant."""
     work = s.work[lane]
     cohorts = s.cohorts[COHORTS * lane :]
     device = s.devices[d]
@@ -544,13 +544,13 @@ def run_alone(s: State, d: int, lane: int) -> None:
 
 
 def join_others(s: State, d: int) -> None:
-    """Let a kernel that has had the device to itself go on as one among others."""
+    """Continue a kernel that has been alone on the device as one among others."""
     device = s.devices[d]
     lane = s.devices[d].alone
     work = s.work[lane]
     cohorts = s.cohorts[COHORTS * lane :]
     device.alone = -1
-    if work.start < 0.0:  # it came just now
+    if work.start < 0.0:  # it has just arrived
         enqueue(s, d, lane)
         return
     run_alone(s, d, lane)

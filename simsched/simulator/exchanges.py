@@ -1,4 +1,4 @@
-"""Collectives: ranks that wait for each other, then move bytes as one flow; one text for both engines."""
+"""Collectives: ranks wait for each other, then move bytes as one flow; both engines run this code."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from simsched.simulator.device import leave
 from simsched.simulator.state import State
 
 LEAST_STRETCH: Final = 1e-12
-"""Part of the time that links need, below which a collective loads none."""
+"""Smallest stretch of a collective that loads links, as a part of the time that the links need."""
 
 
 def arrive(s: State, lane: int) -> int:
-    """Let a rank be ready, whose blocks have their places; return the number of its collective if it is the last.
+    """Mark a rank as ready, whose blocks are resident; return its collective's number if it is the last rank, else -1.
 
     It is -1 as long as others are to come. The collective takes as long as the rank that takes longest alone.
     """
@@ -41,7 +41,7 @@ def arrive(s: State, lane: int) -> int:
 
 
 def follow_last(s: State, number: int) -> None:
-    """Let a rank that has waited for others be as ready as the last of them, and have its cause."""
+    """Give a rank that has waited for others the ready time and the cause of the last of them."""
     lane = s.lanes[number]
     launch = s.launches[s.work[number].row]
     exchange = s.exchanges[launch.meeting]
@@ -51,7 +51,7 @@ def follow_last(s: State, number: int) -> None:
 
 
 def end_exchange(s: State, meeting: int) -> None:
-    """Let all ranks of a collective give their places back."""
+    """Return the room of all ranks of a collective."""
     exchange = s.exchanges[meeting]
     for k in range(exchange.first_member, exchange.end_member):
         lane = s.member_lane[k]

@@ -1,17 +1,17 @@
-"""Links and copy engines: flows that share them max-min fairly; one text for both engines."""
+"""Flows that share links and copy engines max-min fairly; both engines run this code."""
 
 from math import inf
 from typing import Final
 
-from simsched.simulator.contention import FlowPath, anchor_anew, finish_time, is_later
+from simsched.simulator.contention import FlowPath, finish_time, is_later, set_rate
 from simsched.simulator.state import State
 
 _BEHIND_COPIES: Final = 2**30
-"""Copies have lower numbers."""
+"""Number of the first flow of a collective; flows of copies have lower numbers."""
 
 
 def begin_flow(s: State, lane: int, copy: int) -> None:
-    """Begin to move the bytes of a copy at the head of a lane; of those that begin in one instant by their numbers."""
+    """Begin the flow of a copy at the head of a lane; flows that begin in one instant are in the order of copies."""
     flow = s.work[lane]
     i = s.n_flows
     flow.row = copy
@@ -25,12 +25,12 @@ def begin_flow(s: State, lane: int, copy: int) -> None:
 
 
 def begin_exchange(s: State, meeting: int) -> None:
-    """Begin to move the bytes of a collective: a flow behind the copies of its instant, of those by their numbers."""
+    """Begin the flow of a collective, after the copies of its instant, in the order of collectives."""
     begin_flow(s, s.n_lanes + meeting, _BEHIND_COPIES + meeting)
 
 
 def _nbytes(s: State, f: int) -> float:
-    """Return the bytes of a flow: of a collective those that each rank sends."""
+    """Return the bytes of a flow; a collective counts the bytes that each rank sends."""
     who = s.flows[f]
     if who < s.n_lanes:
         return s.copy_nbytes[s.work[who].row]
@@ -60,7 +60,7 @@ def _flow_rates(s: State) -> None:
             continue
         source = s.devices[s.lanes[lane].device]
         source.n_moving += 1
-        if source.n_moving > source.copy_engines:  # each copy has an engine to itself; the others wait in order
+        if source.n_moving > source.copy_engines:  # each copy occupies an engine; the others wait in order
             flow.rate = 0.0
             flow.first = at
             flow.end = at
@@ -110,7 +110,7 @@ def _flow_rates(s: State) -> None:
 
 
 def _cross_exchange(s: State, f: int, start: int) -> int:
-    """Note the channels of a collective from a place on; return the place behind them."""
+    """Write the channels of a collective from a place on; return the place after them."""
     flow = s.crossings[f]
     at = start
     exchange = s.exchanges[s.flows[f] - s.n_lanes]
@@ -128,7 +128,7 @@ def _cross_exchange(s: State, f: int, start: int) -> int:
 
 
 def _share_weighted(s: State, in_use: int) -> None:
-    """Fill channels, of which copies use so many, among copies and collectives: as above, but by weights."""
+    """Fill channels with copies and collectives, by weights; the first channels are used by copies, too."""
     n = in_use
     for i in range(in_use):
         channel = s.channels[s.live[i]]
@@ -177,7 +177,7 @@ def _crosses(s: State, flow: FlowPath, channel: int) -> bool:
 
 
 def share_flows(s: State) -> float:
-    """Compute the rates of all flows and what they load at their ends; return when the next one ends, inf if none."""
+    """Compute the rates of all flows and the DRAM loads of their ends; return when the next flow ends, inf if none."""
     _flow_rates(s)
     for k in range(s.n_loaded):
         s.devices[s.loaded[k]].new_load = 0.0
@@ -186,14 +186,14 @@ def share_flows(s: State) -> float:
         lane = s.flows[f]
         rate = s.crossings[f].rate
         flow = s.work[lane]
-        anchor_anew(flow, s.now, rate)
+        set_rate(flow, s.now, rate)
         if rate == 0.0:
             continue
         earliest = min(earliest, finish_time(flow, _nbytes(s, f)))
         if lane < s.n_lanes:
             _load(s, s.lanes[lane].device, rate)
             _load(s, s.copy_device[flow.row], rate)
-        else:  # each rank sends as much as it receives
+        else:  # a rank sends as many bytes as it receives
             exchange = s.exchanges[lane - s.n_lanes]
             for k in range(exchange.first_member, exchange.end_member):
                 _load(s, s.lanes[s.member_lane[k]].device, 2.0 * rate * min(1.0, exchange.stretch))
@@ -201,7 +201,7 @@ def share_flows(s: State) -> float:
 
 
 def _load(s: State, d: int, rate: float) -> None:
-    """Let a copy load the DRAM of a device."""
+    """Add the load of a copy to the DRAM of a device."""
     device = s.devices[d]
     if not device.loaded:
         device.loaded = 1
@@ -212,7 +212,7 @@ def _load(s: State, d: int, rate: float) -> None:
 
 
 def take_loads(s: State) -> int:
-    """Let devices have their new loads; return to how many of them that matters: numbers in `over`."""
+    """Give devices their new loads; return the number of devices whose kernels that affects, numbers in `over`."""
     n = s.n_loaded
     s.n_loaded = 0
     changed = 0
@@ -231,7 +231,7 @@ def take_loads(s: State) -> int:
 
 
 def end_due_flows(s: State) -> int:
-    """Take off the flows whose last byte has arrived; return how many: in `over` lanes, or behind these collectives."""
+    """Remove the flows that are complete; return their number: in `over` are lanes, or `n_lanes` + collectives."""
     n = s.n_flows
     s.n_flows = 0
     ended = 0

@@ -1,4 +1,4 @@
-"""The collectives of a program laid out for a run: what each takes of the channels between its ranks."""
+"""Columns of a run for the collectives of a program: loads on the channels between their ranks."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -14,8 +14,8 @@ from simsched.simulator import state
 _UNLINKED: Final = Exchange("none", latency=1.0, nbytes=0.0, rate=1.0, bandwidth=1.0, channels=())
 
 
-class Taken(NamedTuple):
-    """What a collective of a run takes.
+class LinkLoad(NamedTuple):
+    """Load of a collective on links.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class Taken(NamedTuple):
     ranks: int
 
 
-def loads_on_links(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
-    """Return what each collective of a graph takes on a cluster.
+def loads_on_links(graph: OpGraph, cluster: Cluster, home: Ints) -> list[LinkLoad]:
+    """Return the load of each collective of a graph on the links of a cluster.
 
     Parameters
     ----------
@@ -49,28 +49,28 @@ def loads_on_links(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
     for meeting in graph.meetings:
         try:
             found.append(_load_on_links(meeting, cluster, home[list(meeting.members)].tolist()))
-        except ClusterError:  # its time must be known, else whoever asks for it is told
-            found.append(Taken(_UNLINKED, (), len(meeting.members)))
+        except ClusterError:  # without a given time, `demand` raises the error
+            found.append(LinkLoad(_UNLINKED, (), len(meeting.members)))
     return found
 
 
-def _load_on_links(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
-    """Return what a collective takes whose ranks are on some devices."""
+def _load_on_links(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> LinkLoad:
+    """Return the load on links of a collective whose ranks are on some devices."""
     if meeting.is_symmetric:
-        return taken_on(cluster, homes[0], exchange_on(meeting.collective, cluster.devices[homes[0]]))
+        return load_of_symmetric(cluster, homes[0], exchange_on(meeting.collective, cluster.devices[homes[0]]))
     needed = exchange(meeting.collective, cluster.topology, homes)
-    return Taken(needed, needed.channels, len(homes))
+    return LinkLoad(needed, needed.channels, len(homes))
 
 
-def taken_on(cluster: Cluster, d: int, needed: Exchange) -> Taken:
-    """Return what a symmetric collective takes on device `d`."""
+def load_of_symmetric(cluster: Cluster, d: int, needed: Exchange) -> LinkLoad:
+    """Return the load on links of a symmetric collective on device `d`."""
     if cluster.devices[d].topology == cluster.topology:
-        return Taken(needed, needed.channels, 1)
-    return Taken(needed, ((len(cluster.channels) + d, 1.0 / needed.bandwidth),), 1)
+        return LinkLoad(needed, needed.channels, 1)
+    return LinkLoad(needed, ((len(cluster.channels) + d, 1.0 / needed.bandwidth),), 1)
 
 
-def rows_of(found: Sequence[Taken]) -> dict[str, npt.NDArray[Any]]:
-    """Return columns of a `State` that are about collectives."""
+def rows_of(found: Sequence[LinkLoad]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a `State` that describe collectives."""
     rows = np.zeros(len(found), state.ExchangeState.dtype)
     for name in ("latency", "nbytes", "rate"):
         rows[name] = [getattr(each.exchange, name) for each in found]

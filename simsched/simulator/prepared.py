@@ -1,4 +1,4 @@
-"""Runs of programs: what all those on a cluster share, and all of a program there; to begin and to end one."""
+"""Layouts of programs and of clusters in the memory of runs, and functions that begin and finish a run."""
 
 from math import inf
 from typing import Any, Final, cast
@@ -26,25 +26,25 @@ _CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 
 def begin_curves(s: State, room: int) -> None:
-    """Let load curves be recorded, with room for so many points at first, beside one for each device."""
+    """Prepare a run to record load curves, with room for a number of points, and one more for each device."""
     s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, LoadPoint.dtype), room + s.n_devices, 1
 
 
 def enlarge(s: State) -> None:
-    """Make room for more points of load curves."""
+    """Enlarge the room for points of load curves."""
     s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, LoadPoint.dtype)])
     s.point_room *= 4
 
 
 def curves_of(s: State) -> list[Load]:
-    """Return the load curves of all devices as they were recorded."""
+    """Return the recorded load curves of all devices."""
     points = s["points"][: s.n_points]
     curves = [points[points["device"] == d] for d in range(s.n_devices)]
     return [Load(*(curve[name] for name in _CURVE)) for curve in curves]
 
 
 def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
-    """Set a run up for samples; return where their makespans in us will stand.
+    """Prepare a run of samples; return the array that will hold their makespans in us.
 
     Parameters
     ----------
@@ -66,15 +66,15 @@ def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
 
 
 def finish(s: State) -> int:
-    """Run to the end, or until the points are full; return the status."""
+    """Run until all samples are complete, a deadlock, or points have no room; return the status."""
     run_samples(s)
-    while s.status == RUNNING:  # its budget of events is over
+    while s.status == RUNNING:  # the budget of events of a call is used up
         run_samples(s)
     return s.status
 
 
 class Search(Table):
-    """The instructions of a program, and the streams that they use: numbers below `room` on each device."""
+    """The instructions of a program and the streams that they use; streams have numbers below `room`."""
 
     n: i8
     n_devices: i8
@@ -86,18 +86,18 @@ class Search(Table):
     action: Column[i1]
     place: Column[i4]
     stream: Column[i4]
-    lane_of: Column[i4] = length("n")  # -1: barriers and syncs are on none, whatever they say
+    lane_of: Column[i4] = length("n")  # -1: barriers and synchronisations are on no lane
     thread: Column[i4] = length("n_devices")  # the last that acts on each device, from 1
     number: Column[i4] = length("n_devices * room")  # of each stream that there could be
     uses: Column[i4] = length("4 * n_devices * room")  # of each stream in use, by action
     lanes: Rows[state.Lane] = length("n_devices * room")
     waits: Column[i4] = length("n_devices * room")  # of each stream since its last launch, and the launch itself
-    joins: Column[i1] = length("n")  # whether an instruction launches what waits for several others
+    joins: Column[i1] = length("n")  # whether an instruction launches a kernel that waits for several others
 
 
 @piece("search for streams")
 def find_streams(s: Search) -> None:
-    """Give the streams in use numbers, by device and stream, and count what uses them."""
+    """Assign numbers to the streams in use, by device and stream, and count their instructions."""
     s.ahead = 1
     for t in range(s.n_threads):
         for i in range(s.thread_ptr[t], s.thread_ptr[t + 1]):
@@ -135,13 +135,13 @@ def find_streams(s: Search) -> None:
 
 _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
-# Attributes in which a cluster and a program store what was prepared of them.
+# Attributes in which a cluster stores its platform, and a program its layout.
 _PLATFORM = "_platform"
 _LAYOUT = "_layout"
 
 
 class Platform:
-    """A cluster laid out for machine code.
+    """Columns of a run that a cluster determines.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class Platform:
         of_sms = [
             (d.threads_per_sm // WARP, d.blocks_per_sm, d.registers_per_sm, d.shared_memory_per_sm) for d in devices
         ]
-        # bytes of shared memory are perhaps no whole number; what blocks take is one
+        # Bytes of shared memory may be fractional; blocks take whole numbers.
         room = [[int(min(d.sms * has, _MOST)) for has in of_sm] for d, of_sm in zip(devices, of_sms, strict=True)]
         self.columns = {
             "cost": np.array([(d.launch, d.record, d.wait, d.copy, d.barrier, d.barrier) for d in devices], np.float64),
@@ -206,7 +206,7 @@ class Platform:
         self._routes = dict[bytes, Routes]()
 
     def routes(self, source: Ints, target: Ints) -> Routes:
-        """Return the routes from some devices to others, found once."""
+        """Return the routes from some devices to others; they are computed once."""
         key = source.tobytes() + target.tobytes()
         if key not in self._routes:
             self._routes[key] = self.cluster.routes(source, target)
@@ -222,12 +222,12 @@ def platform_of(cluster: Cluster) -> Platform:
 
 
 class Layout:
-    """A program laid out for a cluster.
+    """Columns of a run that a program on a cluster determines.
 
     Parameters
     ----------
     program, cluster
-        What is run, and on what. The program is checked: machine code trusts its columns.
+        The program and its cluster. The program is checked, since machine code trusts its columns.
 
     Raises
     ------
@@ -309,7 +309,7 @@ class Layout:
             }
 
     def _find_streams(self) -> Search:
-        """Find the streams in use, and how often instructions of each action use them."""
+        """Return the streams in use, and the number of instructions of each action on them."""
         program = self.program
         n_devices = len(self.cluster.devices)
         stream = self.program.stream
@@ -337,7 +337,7 @@ class Layout:
         return search
 
     def _find_bound(self) -> list[tuple[int, Partition]]:
-        """Return the streams in use that have partitions, by their numbers."""
+        """Return the partitions of streams in use, by the numbers of the streams."""
         if not self.program.partitions:
             return []
         require_partitions(self.program.partitions, self.cluster)
@@ -357,11 +357,11 @@ class Layout:
         return rows
 
     def _find_ways(self) -> tuple[Ints, Ints] | None:
-        """Return from where to where copies move whose times are not given, None if there are none."""
+        """Return sources and destinations of copies without given times; None if there are none."""
         program = self.program
         copies = self.program.copies
         n = len(self.cluster.devices)
-        self._way = np.zeros(len(copies.op), np.int32)  # of each copy
+        self._way = np.zeros(len(copies.op), np.int32)  # the route of each copy
         moved = np.flatnonzero(np.isnan(copies.transfer))
         if not len(moved):
             return None
@@ -377,12 +377,12 @@ class Layout:
         return pairs // n, pairs % n
 
     def _numbers(self, platform: Platform) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
+        """Return initial rows and columns that depend on the numbers of a cluster."""
         begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
         if self._bound:
             values["room"] = np.concatenate([values["room"].reshape(-1), self._rooms(platform)])
-        if self.program.execution == "graph":  # the one cost is that of launching it
+        if self.program.execution == "graph":  # the only host time is the launch of the graph
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
             values["join"] = np.where(self._joins, platform.graph_join[self.program.device], 0.0)
@@ -399,12 +399,12 @@ class Layout:
             routes["end"] = found.channel_ptr[1:]
             values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
         if self._uses_links:
-            flows = np.zeros(len(self._lanes), Channel.dtype)  # one at a time for each stream
+            flows = np.zeros(len(self._lanes), Channel.dtype)  # a stream has at most one flow at a time
             begun["channels"] = np.concatenate([platform.channels, flows])
         return begun, values
 
     def move(self, cluster: Cluster) -> None:
-        """Let the next run be on another cluster, which differs in numbers alone, not in its routes."""
+        """Use another cluster for the next run, which has the same routes and other numbers."""
         begun, values = self._numbers(platform_of(cluster))
         s = self.take()
         for name, rows in begun.items():
@@ -414,7 +414,7 @@ class Layout:
         self.spare.append(s)
 
     def take(self) -> State:
-        """Return the memory for a run, which nobody else uses; put back among `spare`, it is used again."""
+        """Return memory for a run, which no other run uses; appended to `spare`, it is used again."""
         try:
             return self.spare.pop()
         except IndexError:  # as bytes: of rows numpy copies one field after the other
@@ -422,7 +422,7 @@ class Layout:
             return State(**self._values, **begun)
 
     def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
-        """Return the makespan in us of each sample; parameters are those of `begin`.
+        """Return the makespan in us of each sample, with the parameters of `begin`.
 
         Raises
         ------
@@ -437,11 +437,13 @@ class Layout:
         return found
 
     def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
-        """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
+        """Return the spans by columns and the load curves of a run, with the parameters and errors of `makespans`."""
         s = self.take()
         begin(s, launches, factors)
         begin_curves(s, 2 * MOST_POINTS + 2 * len(launches))
-        s["spans"] = np.empty(4 * s.n_instructions + 1, SpanRecord.dtype)  # three each, and one of what is issued
+        s["spans"] = np.empty(
+            4 * s.n_instructions + 1, SpanRecord.dtype
+        )  # at most three spans and one host span for each
         while finish(s) == FULL:
             enlarge(s)
         s.recording = 0
@@ -454,7 +456,7 @@ class Layout:
         return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}, curves
 
     def _deadlock(self, s: State) -> DeadlockError:
-        """Return what the program waits for, as an error."""
+        """Return the error of a deadlock, which names the awaited events."""
         stuck = s["lanes"][s["lanes"]["head"] < s["lanes"]["tail"]]
         waiting = s["items"]["code"][stuck["head"]] >> 2
         held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
@@ -481,7 +483,7 @@ class Layout:
             mine = np.flatnonzero(compute)
             keys = device[mine] * np.int64(2**31) + lanes["stream"][mine] % platform.queues[device[mine]]
             _, number, sharers = np.unique(keys, return_inverse=True, return_counts=True)
-            kept = sharers > 1  # a queue of its own orders nothing that the stream does not
+            kept = sharers > 1  # a queue of one stream has the order of the stream
             lanes["connection"][mine] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
             passing = self._uses[mine, LAUNCH] + self._uses[mine, WAIT]
             room = np.bincount(number, passing, len(sharers)).astype(np.int64)[kept]

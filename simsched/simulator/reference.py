@@ -1,6 +1,6 @@
 """The reference engine: the model of the simulator as SimPy processes, one per host thread and stream.
 
-Equal times are equal, and what happens at one instant has an order.
+Equal times are one instant, and the events of an instant have an order.
 """
 
 from collections import deque
@@ -30,9 +30,8 @@ from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
 
-# At one instant: all that ends, then what that releases, then what hosts issue, then what the
-# links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
-# which processes start and waiting ones resume: they are the releases.
+# Phases of an instant: kernels and copies end, waiting processes resume, hosts issue, links share their bandwidth, and
+# at last the block schedulers dispatch. SimPy starts and resumes processes with priorities 0 and 1: the second phase.
 COMPLETE = -1
 RELEASE = 1
 HOST = 2
@@ -61,13 +60,13 @@ class Instants(simpy.Environment):
 
     An instant is the earliest time at which anything happens, together with all that is due
     within a relative 1e-9 of it. Its events run by phase, then in the order they were scheduled.
-    The run whose arithmetic is shared with the compiled engine is told what time it is.
+    The run, whose arithmetic both engines share, has the time of the present instant.
     """
 
     def __init__(self, run: State) -> None:
         super().__init__()
         self._run = run
-        self._limit = 0.0  # what is due by then belongs to the present instant
+        self._limit = 0.0  # events that are due by then belong to the present instant
         self._later: list[tuple[float, int, int, simpy.Event]] = []
         self._instant: list[tuple[int, int, simpy.Event]] = []
         self._count = 0
@@ -100,7 +99,7 @@ class Instants(simpy.Environment):
 
     def _open_instant(self) -> None:
         later = self._later
-        while later and type(later[0][3]) is At and later[0][3].cancelled:  # what was called off opens no instant
+        while later and type(later[0][3]) is At and later[0][3].cancelled:  # a cancelled event opens no instant
             heappop(later)
         if not later:
             raise EmptySchedule
@@ -111,7 +110,7 @@ class Instants(simpy.Environment):
 
 
 class Alarm:
-    """The one time at which something is to happen, in a phase of that instant: set anew, it happens then only."""
+    """A timer: an action at one time, in a phase of that instant. Setting it replaces the earlier time."""
 
     def __init__(self, env: Instants, phase: int, action: Callable[[], object]) -> None:
         self._env = env
@@ -120,7 +119,7 @@ class Alarm:
         self._event: At | None = None
 
     def set(self, time: float) -> None:
-        """Set it to a time in us; infinity calls it off."""
+        """Set it to a time in us; infinity cancels it."""
         if self._event is not None:
             self._event.cancelled = True
         if time < inf:
@@ -139,7 +138,7 @@ class Alarm:
 
 
 class _Mark:
-    """What hosts and streams wait for, as long as it is `pending`; then when it came about, and after which span."""
+    """A mark for which hosts and streams wait while it is `pending`; then the time and the span that reached it."""
 
     def __init__(self, pending: simpy.Event | None) -> None:
         self.pending = pending
@@ -148,7 +147,7 @@ class _Mark:
         self.lane: _LaneProcess | None = None
 
     def happen(self, time: float, cause: int) -> None:
-        """Let it come about."""
+        """Mark it as reached, and resume the waiting processes."""
         assert self.pending is not None
         self.pending.succeed()
         self.pending = None
@@ -157,7 +156,7 @@ class _Mark:
 
 
 class _HardwareQueue:
-    """A hardware queue: of the streams that share it, items pass in the order in which they were issued."""
+    """A hardware queue: instructions of the streams that share it pass in the order of their issue."""
 
     def __init__(self, env: Instants) -> None:
         self.queue: deque[int] = deque()
@@ -165,7 +164,7 @@ class _HardwareQueue:
 
 
 class _LaneProcess:
-    """A stream: a queue of issued instructions and how far it has come.
+    """A stream: a queue of issued instructions, and its progress.
 
     In its row `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
     starts no earlier than `free`, a gap behind the one before it. `over` happens when the kernel
@@ -185,7 +184,7 @@ class _LaneProcess:
 class Reference:
     """One simulation of a program; `run` returns its trace.
 
-    What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
+    It reads the same columns as the compiled engine, and calls the same functions to share devices and links.
     """
 
     def __init__(self, layout: Layout, launches: Array, factors: Floats | None) -> None:
@@ -213,9 +212,9 @@ class Reference:
         connections = [_HardwareQueue(env) for _ in range(s.n_connections)]
         numbers = s["lanes"]["connection"].tolist()
         self._lanes = [_LaneProcess(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
-        self._outstanding = [0 for _ in devices]  # kernels issued and not over
+        self._outstanding = [0 for _ in devices]  # kernels that are issued and not complete
         self._drained = [_Mark(None) for _ in devices]
-        self._last_kernel = [(0.0, -1, -1) for _ in devices]  # when it ended, row, span
+        self._last_kernel = [(0.0, -1, -1) for _ in devices]  # time of its end, row, span
         self._host_at = [int(start) for start in program.thread_ptr[:-1]]
 
     def run(self) -> Trace:
@@ -250,7 +249,7 @@ class Reference:
             leads = None
         else:
             leads = program.lead.tolist()
-        if self._captured:  # one cost, then everything is issued at once
+        if self._captured:  # one host time, then all instructions are issued at once
             cost = self._cluster.devices[self._device[0]].graph_launch
             if cost > 0:
                 yield At(env, cost, HOST)
@@ -286,7 +285,7 @@ class Reference:
         self._host_at[t] = int(ptr[t + 1])
 
     def _cost(self, i: int, reached: float) -> float:
-        """Return what an instruction, which a host has reached at a time, takes of it in us, once nothing blocks it."""
+        """Return the host time in us of an instruction, reached at a time, without the time for which it blocks."""
         s = self._s
         device = self._device[i]
         own = self._program.own
@@ -349,7 +348,7 @@ class Reference:
             lane.queue.popleft()
 
     def _launch(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
-        """Run a kernel; until the end of an instant the block scheduler waits with what comes."""
+        """Run a kernel; the block scheduler handles it at the end of the instant."""
         env = self._env
         s = self._s
         row = self._argument[i]
@@ -394,7 +393,7 @@ class Reference:
             self._drained[d].happen(env.now, self._last_kernel[d][2])
 
     def _begin(self, lane: _LaneProcess, i: int, free: float, issued: float, host_span: int) -> Process:
-        """Wait until a kernel or copy can begin; return what it waited for last: its issue, or the lane."""
+        """Wait until a kernel or copy can begin; return the cause of its start: its issue, or the lane."""
         if self._env.now < max(free, issued):
             yield At(self._env, max(free, issued))
         yield from self._pass_connection(lane, i)
@@ -405,7 +404,7 @@ class Reference:
         return lane.row.cause
 
     def _pass_connection(self, lane: _LaneProcess, i: int) -> Process:
-        """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
+        """Wait until instruction `i` is the first of its hardware queue, and remove it."""
         connection = lane.connection
         if connection is None:
             return
@@ -437,7 +436,7 @@ class Reference:
         env = self._env
         copies = self._program.copies
         copy = self._argument[i]
-        # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
+        # In a captured graph a copy is a node like a kernel; copies of a stream follow without a gap.
         if self._captured:
             free = lane.row.free
         else:
@@ -463,7 +462,7 @@ class Reference:
     def _end_work(
         self, lane: _LaneProcess, kind: int, item: int, op: int, start: float, cause: int, *more: float
     ) -> int:
-        """Record the kernel or copy that a lane has been at, and go on behind it."""
+        """Record the kernel or copy that has run on a lane, and continue after it."""
         row = lane.row
         row.cause = row.free_cause = self._span(kind, item, op, lane.device, row.stream, start, cause, *more)
         row.time = self._env.now
@@ -482,15 +481,15 @@ class Reference:
         ready: float | None = None,
         solo: float = 0.0,
     ) -> int:
-        """Record what ends now; return its number."""
+        """Record a span that ends now; return its number."""
         ready = start if ready is None else ready
         self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))
         return len(self._rows) - 1
 
-    # Devices: at the end of an instant the block scheduler issues what fits, and loads and rates are computed ------
+    # Devices: at the end of an instant the block scheduler issues the blocks that fit, and rates are computed ------
 
     def _end_kernel(self, lane: int) -> None:
-        """Let a kernel end, all of whose blocks have."""
+        """End a kernel whose last block has ended."""
         over = self._lanes[lane].over
         latency = self._s.work[lane].latency
         if latency > 0:
@@ -514,7 +513,7 @@ class Reference:
     # Collectives ---------------------------------------------------------------------------------
 
     def _arrive(self, lane: int) -> None:
-        """Let a rank be ready; if it is the last, all begin."""
+        """Mark a rank as ready; if it is the last one, the collective begins."""
         s = self._s
         env = self._env
         meeting = arrive(s, lane)
@@ -530,7 +529,7 @@ class Reference:
         self._sharing.set_now()
 
     def _end_exchange(self, meeting: int) -> None:
-        """Let all ranks end."""
+        """End all ranks of a collective."""
         s = self._s
         end_exchange(s, meeting)
         exchange = s.exchanges[meeting]

@@ -39,14 +39,14 @@ def simulate(
     rng: np.random.Generator | int | None = None,
     engine: str = "auto",
 ) -> Trace:
-    """Return what would run when.
+    """Return the trace of a simulation: the times at which kernels, copies and hosts run.
 
     Parameters
     ----------
     schedule
         A schedule, lowered with the default options of `Schedule.lower`, or a program.
     cluster
-        What it runs on: a cluster, or a calibration, whose times of operators and fitted parameters are taken.
+        A cluster, or a calibration, whose times of operators and fitted parameters are taken.
     cost
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
     jitter
@@ -212,7 +212,7 @@ def simulate_many(
     Notes
     -----
     O(n E log E) for E instructions. Memory: the samples, a run per worker, and at most 64 MB of
-    random numbers at a time (or those of two samples per worker, if that is more).
+    random numbers at a time (or the numbers of two samples per worker, if they are more).
 
     >>> import simsched as ss
     >>> graph, cluster = ss.OpGraph([ss.Operator("a", time=10.0)]), ss.Cluster.preset("a100").without_overheads()
@@ -296,7 +296,7 @@ def simulate_batch(
 
 
 def require_samples(name: str, n: Any, workers: Any, jitter: Jitter | None, rng: Any) -> Jitter:
-    """Refuse what no samples can be drawn with, their number by its name; return the jitter."""
+    """Refuse arguments with which no samples can be drawn, naming the number of samples; return the jitter."""
     require_count(SimulationError, **{name: n}, workers=workers)
     if jitter is None:
         raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
@@ -340,9 +340,8 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster,
 
     Notes
     -----
-    What launches ask for is found once for all programs that run the same graph, with equal priorities, on equal
-    devices.
-    O(P W E log E) for P programs of E instructions and W worlds.
+    Demand of launches is computed once for all programs that run the same graph, with equal priorities, on equal
+    devices. O(P W E log E) for P programs of E instructions and W worlds.
     """
     found = np.empty((len(programs), len(worlds)))
     devices = [launch_devices(program) for program in programs]

@@ -13,7 +13,7 @@ from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
 from simsched.model.exchange import exchange_on
 from simsched.model.launches import kernels_on
-from simsched.simulator.meetings import rows_of, taken_on
+from simsched.simulator.meetings import load_of_symmetric, rows_of
 from simsched.simulator.prepared import begin, finish, platform_of
 from simsched.simulator.state import NEW, Connection, Lane, State
 from simsched.simulator.workload import demand_on
@@ -42,11 +42,10 @@ class StageLatency:
 
     Notes
     -----
-    Each group has a stream of its own. Launches and the barrier cost nothing here, so a stage of one
-    operator takes exactly its time alone; what the streams themselves cost (`Device.gap` between
-    operators of a group, hardware queues that more groups share than there are) is in. It is what
-    `simulate` gives for the groups as a schedule on that device without host costs. Some
-    microseconds a call; not for two threads at once.
+    Each group has its own stream. Launches and the barrier cost nothing, so a stage of one operator takes exactly its
+    time alone. Costs of streams count: `Device.gap` between operators of a group, and shared hardware queues.
+    The latency equals the makespan that `simulate` computes for the groups as a schedule on that device without host
+    times. A call takes some microseconds; two threads must not use one object at once.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.75) for name in "ab"])
@@ -116,7 +115,7 @@ class StageLatency:
         device = alone.devices[0]
         n = len(rows)
         channels = platform_of(alone).channels
-        found = rows_of([taken_on(alone, 0, exchange_on(collective, device)) for collective in collectives])
+        found = rows_of([load_of_symmetric(alone, 0, exchange_on(collective, device)) for collective in collectives])
         return found | {
             "channels": np.concatenate([channels, np.zeros(n, channels.dtype)]),
             "n_channels": len(channels),

@@ -1,4 +1,4 @@
-"""How a run lies in memory: `State` and its rows."""
+"""The memory of a run: `State`, and the rows of its tables."""
 
 from typing import Final
 
@@ -19,30 +19,30 @@ WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range
 
 
 class LaunchDemand(Row):
-    """What a launch asks for, see `workload.demand`; of registers, shared memory and warps what one block takes."""
+    """Demand of a launch on its device, see `workload.demand`; registers, shared memory and warps are for a block."""
 
     solo: f8  # us
-    unit: f8  # us of one block on an idle device
-    units: f8  # of how many times `unit` the kernel alone takes, its latency apart
-    sm_share: f8  # of its SM that a resident block loads; without a grid, the operator of each SM
-    dram_share: f8  # of the device's DRAM that a resident block loads
+    unit: f8  # us of a block on an idle device
+    units: f8  # time of the kernel alone, without its latency, in `unit`s
+    sm_share: f8  # load of a resident block on its SM; without a grid, of the operator on each SM
+    dram_share: f8  # load of a resident block on DRAM
     alpha: f8  # sensitivity to the SM load
-    beta: f8  # to the DRAM load
-    traffic: f8  # us in which DRAM alone would move the bytes of a block, times `units`; 0 without a grid
-    blocks: i8  # of the grid; 0 without a grid
+    beta: f8  # sensitivity to the DRAM load
+    traffic: f8  # us in which DRAM moves the bytes of a block, times `units`; 0 without a grid
+    blocks: i8  # blocks of the grid; 0 without a grid
     residency: i8  # blocks that the device holds at once
     registers: i8
     shared_memory: i8
     warps: i4
     priority: i4
-    meeting: i4  # its collective, -1 if it is none
+    meeting: i4  # its collective; -1: it is not part of one
     rank: i4  # its place among the ranks
-    kind: i1  # of interference: 0 compute, 1 memory, -1 none
-    follows: i1  # it is of the same operator as the one before it
+    kind: i1  # class of interference: 0 compute, 1 memory, -1 none
+    follows: i1  # it belongs to the operator of the launch before it
 
 
 class CopyRoute(Row):
-    """The way of copies from one device to another: it crosses `route_channels[first:end]`."""
+    """Route of copies from one device to another over the channels `route_channels[first:end]`."""
 
     latency: f8
     rate: f8
@@ -51,24 +51,24 @@ class CopyRoute(Row):
 
 
 class ExchangeState(Row):
-    """A collective: what it takes of links, and how many of its ranks are there."""
+    """A collective: its load on links, and the number of ranks that have arrived."""
 
     latency: f8
-    nbytes: f8  # that each rank sends
-    rate: f8  # bytes per us that each rank sends at most
-    solo: f8  # us that links need
-    stretch: f8  # what it takes over that
-    ready: f8  # when the rank for which the others have waited could start
+    nbytes: f8  # bytes that each rank sends
+    rate: f8  # most bytes per us that each rank sends
+    solo: f8  # us that the links need
+    stretch: f8  # its time divided by `solo`
+    ready: f8  # us at which the last rank could start
     first: i4  # it crosses `exchange_channels[first:end]`
     end: i4
     first_member: i4  # its ranks are `member_lane[first_member:end_member]`
     end_member: i4
     arrived: i4
-    cause: i4  # what that rank has waited for last
+    cause: i4  # span for which the last rank has waited
 
 
 class Room(Row):
-    """What blocks take of a device."""
+    """Room for blocks on a device."""
 
     warps: i8
     blocks: i8
@@ -77,7 +77,7 @@ class Room(Row):
 
 
 class Later(Row):
-    """One who goes on at a later time; of equal times the least key is the first."""
+    """A process that continues at a later time; on equal times the least key is first."""
 
     time: f8
     key: i8  # 8 x a running number + the phase
@@ -85,13 +85,13 @@ class Later(Row):
 
 
 class Lane(Row):
-    """A stream; what is read most is side by side."""
+    """A lane: a stream of a device. Numbers that are read together are side by side."""
 
     time: f8
     free: f8
     issued: f8
     ready: f8
-    ended: f8  # when its last kernel was over
+    ended: f8  # us at which its last kernel ended
     gap: f8
     hop: f8
     launch_lag: f8
@@ -99,7 +99,7 @@ class Lane(Row):
     head: i8
     tail: i8
     first: i8
-    sms: i8  # on which its kernels may have blocks
+    sms: i8  # number of SMs on which its kernels may have blocks
     state: i4
     device: i4
     connection: i4
@@ -115,7 +115,7 @@ class Host(Row):
 
     time: f8
     start: f8
-    cost: f8  # us of the instruction that it is at
+    cost: f8  # us of its present instruction
     at: i8
     state: i4
     cause: i4
@@ -131,16 +131,16 @@ class Connection(Row):
 
 
 class Event(Row):
-    """When something came about (inf: not yet) after which span, and the last of those who wait for it."""
+    """Time of an event (infinity: not yet), the span that caused it, and the last process that waits for it."""
 
     time: f8
     cause: i4
     waiters: i4
-    lane: i4  # of its record
+    lane: i4  # lane that records it
 
 
 class Item(Row):
-    """What a host span, the cause, has issued to a lane; the code is 4 x the instruction + its action."""
+    """An instruction on a lane; the code is 4 x its number + its action, the cause is the span of its host."""
 
     issued: f8
     argument: i4
@@ -149,7 +149,7 @@ class Item(Row):
 
 
 class DeviceState(Row):
-    """A device; what it is comes first, then how it stands."""
+    """A device: constants come first, then its state."""
 
     interleave: f8
     block_spread: f8
@@ -164,7 +164,7 @@ class DeviceState(Row):
     copy_load: f8
     new_load: f8
     last_time: f8
-    next_start: f8  # before which no further node of a captured graph starts
+    next_start: f8  # us before which no further node of a captured graph starts
     n_moving: i8
     outstanding: i8
     point: i8
@@ -175,13 +175,13 @@ class DeviceState(Row):
     dispatching: i4
     freed: i4
     skipping: i4
-    alone: i4  # lane of a kernel that has had the device to itself, -1 if there is none
+    alone: i4  # lane of the kernel that is alone on the device, -1 if there is none
     last_row: i4
     loaded: i4
 
 
 class SpanRecord(Row):
-    """A row of a `Trace`."""
+    """A row of a `Trace`: a span."""
 
     start: f8
     end: f8
@@ -207,20 +207,20 @@ class LoadPoint(Row):
 
 
 class State(Table):
-    """A run: the program and the platform, the present, what is to come, and what has been."""
+    """A run: its program and platform, the present instant, later processes, and the recorded spans."""
 
     # the program
     captured: i8
     ahead: i8  # only one thread acts on each device
     thread_ptr: Column[i8]
-    action: Column[i1]  # of each instruction, as the next three
+    action: Column[i1]  # of each instruction, like the next three columns
     argument: Column[i4]
     place: Column[i4]  # device
-    lane_of: Column[i4]  # -1: of none
+    lane_of: Column[i4]  # -1: no lane
     cost: Column[f8]  # us of each action on each device
-    lead: Column[f8]  # us of the host before each instruction, if some have a time of their own
-    own: Column[f8]  # then us of each instruction, NaN: what it takes on its device
-    barrier_many: Column[f8]  # us of a barrier behind several busy streams, of each device
+    lead: Column[f8]  # us of the host before each instruction, if some have times of their own
+    own: Column[f8]  # then us of each instruction; NaN: the host time of its device
+    barrier_many: Column[f8]  # us of a barrier after several busy streams, of each device
     join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
     launches: Rows[LaunchDemand]
     launch_op: Column[i4]
@@ -237,7 +237,7 @@ class State(Table):
     interference: Column[f8]  # 4 per device
     room: Rows[Room]  # of each device, then of each partition
 
-    # how much of it there is
+    # sizes
     n_instructions: i8
     n_ops: i8
     n_lanes: i8
@@ -246,10 +246,10 @@ class State(Table):
     n_events: i8
     n_connections: i8
     n_exchanges: i8
-    n_members: i8  # ranks of all collectives
+    n_members: i8  # number of ranks of all collectives
     n_partitions: i8
-    n_timers: i8  # a power of 2 that has room for those of devices and links
-    # of links, then the port of each device, then its copy engines; the engine of each flow comes behind these
+    n_timers: i8  # a power of 2 with room for the timers of devices and links
+    # channels of links, then ports of devices, then copy engines of devices; the engine of each flow follows these
     n_channels: i8
     most_flows: i8
     most_crossings: i8
@@ -264,22 +264,24 @@ class State(Table):
 
     # the clock
     now: f8
-    limit: f8  # what is due by then belongs to this instant
+    limit: f8  # events that are due by then belong to this instant
     makespan: f8
     status: i8
     count: i8
     n_later: i8
     later: Rows[Later] = length("n_lanes + n_hosts + n_exchanges + 1")  # heap by time, then key
-    queues: Column[i4] = length(f"{PHASES}")  # the last of those to go on in each phase of this instant, see `join`
-    # of each one in a list: who is behind
+    queues: Column[i4] = length(f"{PHASES}")  # the last process of each phase of this instant, see `join`
+    # of each process in a list: the next one
     next: Column[i4] = length("n_lanes + n_hosts + 2 * n_devices + 2 + n_exchanges")
     timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
 
     # hosts and streams
     hosts: Rows[Host] = length("n_hosts")
-    events: Rows[Event] = length("2 * n_events + n_devices")  # reached, then issued; then the last kernel is over
+    events: Rows[Event] = length(
+        "2 * n_events + n_devices"
+    )  # reached, then issued, then devices without outstanding kernels
     lanes: Rows[Lane]
-    items: Rows[Item] = length("n_instructions")  # what is issued to each lane, room for all of it
+    items: Rows[Item] = length("n_instructions")  # instructions on each lane, with room for all of them
     connections: Rows[Connection]
     passing: Column[i4] = length("n_instructions if n_connections else 0")
 
@@ -288,14 +290,14 @@ class State(Table):
     free: Rows[Room] = length("n_devices + n_partitions")
     queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
     running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
-    work: Rows[LaneWork] = length("n_lanes + n_exchanges")  # of a collective what its flow has moved
+    work: Rows[LaneWork] = length("n_lanes + n_exchanges")  # of each lane, then of each collective: its flow
     cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
     crowds: Rows[Crowd]  # of each device
-    shares: Rows[Share] = length("n_lanes + 1")  # of the kernels on a device, and its copies, while it is shared
-    over: Column[i4] = length("max(n_lanes, n_devices)")  # lanes whose kernels or copies end just now, or devices
+    shares: Rows[Share] = length("n_lanes + 1")  # scratch memory: of the kernels on a device, and its copies
+    over: Column[i4] = length("max(n_lanes, n_devices)")  # a result: lanes whose kernels or copies end, or devices
     n_ready: i8
-    member_lane: Column[i4] = length("n_members")  # of each rank that is there
-    member_time: Column[f8] = length("n_members")  # when it came
+    member_lane: Column[i4] = length("n_members")  # of each rank that has arrived
+    member_time: Column[f8] = length("n_members")  # us at which it arrived
 
     # links
     sharing: i8
@@ -309,7 +311,7 @@ class State(Table):
     weights: Column[f8] = length("most_crossings")  # bytes on a channel for each byte of the flow
     loaded: Column[i4] = length("n_devices")  # devices that copies load
 
-    # what is recorded, if spans are wanted
+    # spans and load curves, if they are recorded
     recording: i8
     n_spans: i8
     n_points: i8

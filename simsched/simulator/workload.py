@@ -1,4 +1,4 @@
-"""What each launch of a program asks of its device, as rows that an engine reads; operators' times where they run."""
+"""Demand of the launches of a program on their devices, as rows for the engines; operators' times where they run."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -25,17 +25,17 @@ Small = npt.NDArray[np.int32]
 Jitter = float | Mapping[str, float]
 _LINK: Final = INTENSITIES.index("link")
 _TURNS: Final = 8
-"""Most that the standard deviation of an operator's time may be, over its mean."""
+"""Largest standard deviation of an operator's time, as a multiple of its mean."""
 
 
 def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) -> Column:
-    """Return what each launch of a program asks of its device, as rows of `LaunchDemand`.
+    """Return the demand of each launch of a program on its device, as rows of `LaunchDemand`.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
-    their own chain of instructions load the SMs by what they achieve alone. Which of the two a roofline
-    says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
-    bottleneck, and to the other resource its part of the roofline time. The blocks of a collective, and of an operator
+    their own chain of instructions load the SMs by the rate that they achieve alone. The bottleneck of the roofline
+    gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the bottleneck, and to the
+    other resource its part of the roofline time. The blocks of a collective, and of an operator
     whose `intensity` is ``"link"``, load nothing and are slowed by nothing. An operator without kernels loads the SMs
     by its `utilization` and is sensitive to nothing else; one without either loads nothing.
     """
@@ -65,7 +65,7 @@ def demand_of(
     priority: Indices | None = None,
     refuse_unfit: bool = True,
 ) -> Column:
-    """Return what the launches of a graph ask of the devices that they run on (see `demand`).
+    """Return the demand of the launches of a graph on their devices, see `demand`.
 
     Parameters
     ----------
@@ -132,23 +132,23 @@ def _ranks(graph: OpGraph) -> tuple[Small, Small]:
 
 
 def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:
-    """Return what launches ask for if all operators run on device `d`, in these times alone in us (see `demand_of`)."""
+    """Return the demand of launches if all operators run on device `d`, in these times alone in us, see `demand_of`."""
     launches = kernels_on(graph, cluster.devices[d])
     device = np.broadcast_to(np.int64(d), len(launches))
     return demand_of(graph, launches, cluster, device, times[launches.op], **options)
 
 
 def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column, spread: Column) -> Floats:
-    """Return how many times the time of one of its blocks on an idle device each kernel takes by itself.
+    """Return the time of each kernel alone, in times of one of its blocks on an idle device.
 
     Parameters
     ----------
     blocks, residency
-        Blocks of its grid, and how many of them the device holds at once.
+        Blocks of its grid, and the number of them that the device holds at once.
     sms, spread
-        Of its device.
+        Properties of its device.
     sm_share
-        What a block loads of its SM.
+        Load of a block on its SM.
     """
     solo = Solo(
         n=len(blocks), blocks=blocks, residency=residency, sms=sms.astype(np.int64), sm_share=sm_share, spread=spread
@@ -161,7 +161,7 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
 def _blocks(
     graph: OpGraph, launches: Launches, cluster: Cluster, rows: Indices, device: Ints, refuse_unfit: bool
 ) -> dict[str, Ints]:
-    """Return what a block of some kernels takes and how many the device holds, columns of the shape of `rows`."""
+    """Return the room that a block takes and the number of blocks that the device holds: columns of `rows`' shape."""
     shapes = (launches.threads[rows], launches.registers[rows], launches.shared_memory[rows])
     columns = (cluster.kind[device], *shapes)
     numbers: dict[tuple[int, ...], int] = {}
@@ -193,7 +193,7 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
 def _add_loads(
     found: Column, graph: OpGraph, launches: Launches, cluster: Cluster, rows: Ints, at: Ints, on_links: Flags
 ) -> None:
-    """Add to rows of kernels that fit what they load, and how they run by themselves.
+    """Add loads to the rows of kernels that fit, and their times alone.
 
     The blocks of those `on_links` load nothing and are slowed by nothing.
     """
@@ -222,7 +222,9 @@ def _add_loads(
         limit = np.where(kind == 1, 1.0 / np.ceil(most / sms), np.inf)  # alone, DRAM's never fill the issue slots
         sm_share = np.minimum(limit, found["warps"] / saturating * part)
         units = solo_units(blocks, residency, sms, sm_share, spread)
-        for _ in range(_TURNS):  # what blocks achieve while they run is a load too; if it slows them, they ran faster
+        for _ in range(
+            _TURNS
+        ):  # blocks load SMs by the rate they achieve, too; a load that slows them raises that rate
             achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / blocks / busy)
             more = (achieved > sm_share * (1 + TIE)) & (busy > 0)
             if not more.any():
@@ -290,7 +292,7 @@ def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: Cost
 
 
 def bake(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
-    """Return a schedule whose operators have as `time` what a cost model says of them where they are placed.
+    """Return a schedule whose operators have as `time` the time of a cost model on their devices.
 
     It takes as long without the cost model as with it.
 

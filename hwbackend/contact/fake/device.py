@@ -139,8 +139,11 @@ class FakeDevice:
         program = prepare(self.backend, plan, repeats)
         self._fail(program.graph.name)
         self._work(warm)
-        latency, stamps = np.empty(repeats), list[Floats]()
-        spans, simulated_at, makespan = Spans(np.zeros((0, 2)), np.zeros((0, 2))), 0.0, 0.0
+        latency = np.empty(repeats)
+        stamps = list[Floats]()
+        spans = Spans(np.zeros((0, 2)), np.zeros((0, 2)))
+        simulated_at = 0.0
+        makespan = 0.0
         factors = np.exp(self.truth.noise * self._rng.standard_normal(repeats))
         for i in range(repeats):
             clock = self._clock()
@@ -169,11 +172,14 @@ class FakeDevice:
     @property
     def _launch_factor(self) -> float:
         """Factor of the host's launch costs."""
-        return self.fault.after_profiler if self._was_profiled else 1.0
+        if self._was_profiled:
+            return self.fault.after_profiler
+        return 1.0
 
     def _stamp(self, times: Floats) -> Floats:
         """Return times as the timer shows them, whose steps begin at an arbitrary one."""
-        tick, phase = self.truth.tick, self._rng.uniform(0.0, self.truth.tick)
+        tick = self.truth.tick
+        phase = self._rng.uniform(0.0, self.truth.tick)
         return np.maximum(0.0, np.floor((times + phase) / tick) * tick - phase + tick / 2)
 
     def _issue(self, program: Program) -> float:
@@ -203,7 +209,8 @@ class FakeDevice:
 
     def _parts(self, op: Operator) -> tuple[float, float]:
         """Return the us that a kernel computes and moves bytes at the full clock, whichever is longer."""
-        device, kernel = self.truth.device, op.kernels[0]
+        device = self.truth.device
+        kernel = op.kernels[0]
         share = min(1.0, -(-kernel.threads // WARP) / device.saturating_warps)
         block = op.flops / kernel.blocks / (device.peak_rate(op.dtype) / device.sms * share)
         moving = op.nbytes / device.bandwidth
@@ -223,7 +230,10 @@ class FakeDevice:
             for op, kernel in zip(plan.graph.operators, kernels, strict=True)
         ]
         held = min(map(self._blocks_held, kernels))
-        together = 1.0 if device.resident_kernels > 1 else 0.0
+        if device.resident_kernels > 1:
+            together = 1.0
+        else:
+            together = 0.0
         placed = place_blocks(
             [kernel.blocks for kernel in kernels], times, held, device.sms, device.interleave * together, self._rng
         )
@@ -276,7 +286,10 @@ class FakeDevice:
     def beside(self, first: str, second: str) -> tuple[float, float, float]:
         """Return the us of chains that take turns where they need the same unit, and hide most of each other else."""
         alone = _CHAIN / self._clock()
-        hidden = 0.0 if first == second or self.truth.device.resident_kernels == 1 else _HIDDEN
+        if first == second or self.truth.device.resident_kernels == 1:
+            hidden = 0.0
+        else:
+            hidden = _HIDDEN
         self._work(4 * alone * 20e-6)
         return alone, alone, alone * (2.0 - hidden)
 

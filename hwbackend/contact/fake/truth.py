@@ -119,7 +119,10 @@ def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> FakeTruth:
     }
     drawn["bandwidth"] = device.bandwidth * rng.uniform(0.75, 0.95)
     drawn["saturating_warps"] = device.saturating_warps * exp(rng.uniform(-_SPREAD, _SPREAD))
-    drawn["interleave"] = float(rng.uniform(*_INTERLEAVED)) if rng.random() < 0.5 else 0.0
+    if rng.random() < 0.5:
+        drawn["interleave"] = float(rng.uniform(*_INTERLEAVED))
+    else:
+        drawn["interleave"] = 0.0
     drawn["copy_engines"] = int(rng.integers(2, 4))
     own: dict[str, Any] = {
         "tick": float(rng.choice([0.032, 0.064, 0.25])),

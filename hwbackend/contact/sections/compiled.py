@@ -56,11 +56,14 @@ def network(name: str) -> tuple[Any, Any]:
 
     torch.manual_seed(0)
     if name == "towers":
-        module, x = Branches([tower(512), tower(512)], -1), torch.randn(_BATCH, 512)
+        module = Branches([tower(512), tower(512)], -1)
+        x = torch.randn(_BATCH, 512)
     elif name == "experts":
-        module, x = Branches([tower(256) for _ in range(8)], -1), torch.randn(_BATCH, 256)
+        module = Branches([tower(256) for _ in range(8)], -1)
+        x = torch.randn(_BATCH, 256)
     else:
-        module, x = Branches([convolutions(window) for window in (1, 3, 5, 7)], 1), torch.randn(_BATCH, 64, 35, 35)
+        module = Branches([convolutions(window) for window in (1, 3, 5, 7)], 1)
+        x = torch.randn(_BATCH, 64, 35, 35)
     return module.eval(), x
 
 
@@ -75,7 +78,8 @@ def _measure(bench: Bench, name: str) -> Json:
     _require_gpu(bench)
     torch = require_torch()
     module, x = network(name)
-    module, x = module.cuda().half(), x.cuda().half()
+    module = module.cuda().half()
+    x = x.cuda().half()
     us: dict[str, float] = {}
     failed: dict[str, str] = {}
     with torch.inference_mode():

@@ -143,4 +143,6 @@ def _profiler(bench: Bench) -> Json:
 def _launch_time(bench: Bench, launches: Schedule) -> float:
     """Return the median us of issuing launches; of running them where that is not known: they are very short."""
     timing = bench.device.run(launches, _REPEATS, warm=WARM)
-    return timing.replay.median if timing.issue is None else sorted(timing.issue)[_REPEATS // 2]
+    if timing.issue is None:
+        return timing.replay.median
+    return sorted(timing.issue)[_REPEATS // 2]

@@ -19,7 +19,8 @@ from simsched.model.profile import Profile
 from simsched.model.trace import spans_of
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
 
-TRAINING, HELD_OUT = "training", "held-out"
+TRAINING = "training"
+HELD_OUT = "held-out"
 _ORDERS: Final = 3  # sequential orders at random, which say how long operators take
 _SEARCH: Final = 2.0  # s that a scheduler may take
 _AS_IT_IS: Final[Mapping[str, Json]] = {"ios": {"strategy": "parallel"}, "autograph": {"rules": ()}}
@@ -50,7 +51,10 @@ def _graph(bench: Bench, section: str, subject: str) -> OpGraph:
     """Return a graph as the backend runs it."""
     key = f"graph/{section}/{subject}"
     if key not in bench.memory:
-        subjects = bench.size.networks if section == "networks" else bench.size.graphs
+        if section == "networks":
+            subjects = bench.size.networks
+        else:
+            subjects = bench.size.graphs
         spec, batch = subjects[subject]
         bench.memory[key] = bench.device.backend.realise(workloads.from_spec(spec, batch=batch))
     graph: OpGraph = bench.memory[key]
@@ -58,7 +62,8 @@ def _graph(bench: Bench, section: str, subject: str) -> OpGraph:
 
 
 def _train(bench: Bench, section: str, subject: str) -> Json:
-    graph, cluster = _graph(bench, section, subject), bench.device.cluster
+    graph = _graph(bench, section, subject)
+    cluster = bench.device.cluster
     rng = np.random.default_rng(_seed(subject, TRAINING))
     plans = [
         random_schedule(graph, cluster, rng=rng, streams=1, execution="events", name=f"in-situ/sequential-{i}")
@@ -81,7 +86,8 @@ def _hold_out(bench: Bench, section: str, subject: str) -> Json:
 
 def _held_out_plans(bench: Bench, section: str, subject: str) -> tuple[list[Schedule], dict[str, str]]:
     """Return the schedules of every scheduler with the times just measured, and why a scheduler has none."""
-    graph, times = _graph(bench, section, subject), measured_times(bench, section, subject)
+    graph = _graph(bench, section, subject)
+    times = measured_times(bench, section, subject)
     timed = with_times(graph, np.array([times[name] for name in graph.names]))
     plans: list[Schedule] = []
     refused: dict[str, str] = {}

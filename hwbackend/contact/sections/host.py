@@ -18,7 +18,8 @@ _GROUPS: Final = {
 _SECONDS: Final = 2.5
 
 
-STAY, SWITCH = "overhead/stay", "overhead/switch"
+STAY = "overhead/stay"
+SWITCH = "overhead/switch"
 """Two chains of kernels: on one stream, and on two by turns."""
 _CHAIN: Final = 40  # kernels of such a chain
 _US: Final = 16.0  # of a block of it: longer than the host takes to launch one

@@ -18,7 +18,9 @@ from simsched.base.errors import BackendError
 _SECONDS: Final = 1.0
 _CHAIN: Final = 100  # kernels
 _REPEATS: Final = 15
-_SHORT, _LONG = 20, 4000  # turns of the probe
+# Turns of the probe.
+_SHORT = 20
+_LONG = 4000
 _THREADS: Final = 256
 
 
@@ -66,7 +68,8 @@ def _value_of(answer: tuple[Any, ...]) -> Any:
 def _chain(bench: Bench, programmatic: bool) -> Json:
     """Return the us of a kernel in a chain on one stream, where the next may start before the last has ended or not."""
     device, driver = _gpu(bench)
-    stamps, stream = device.stamps(1), device.stream()
+    stamps = device.stamps(1)
+    stream = device.stream()
     times = []
     for turn in range(_REPEATS + 2):
         device.synchronise()
@@ -84,14 +87,19 @@ def _launch(
 ) -> None:
     """Launch the probe through the driver, which takes attributes."""
     config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
-    config.blockDimX, config.blockDimY, config.blockDimZ = _THREADS, 1, 1
+    config.gridDimX = blocks
+    config.gridDimY = 1
+    config.gridDimZ = 1
+    config.blockDimX = _THREADS
+    config.blockDimY = 1
+    config.blockDimZ = 1
     config.hStream = stream
     if programmatic:
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
-        config.attrs, config.numAttrs = [attribute], 1
+        config.attrs = [attribute]
+        config.numAttrs = 1
     arguments: list[Any] = [
         np.array([stamps.data.ptr], np.uint64),
         np.array([device.sink.data.ptr], np.uint64),

@@ -166,7 +166,7 @@ class _FunctionCompiler:
             self._code.append(f"  br label %{label}")
 
     def _begin(self, label: str) -> None:
-        """Begin a block; what stands before it goes on there."""
+        """Begin a block; the code before it continues there."""
         self._jump(label)
         self._code.append(f"{label}:")
 
@@ -353,7 +353,7 @@ class _FunctionCompiler:
         return cast(_Value, cast(Any, method)(node))
 
     def _static(self, node: ast.expr) -> Any:
-        """Return what a name stands for outside of the function; None if nothing."""
+        """Return the value of a global name of the function; None if it has none."""
         if isinstance(node, ast.Name) and node.id not in self._locals:
             return self._unit.names.get(node.id, getattr(builtins, node.id, None))
         return None
@@ -452,7 +452,7 @@ class _FunctionCompiler:
 
     def _truth(self, node: ast.expr, *, exactly: bool = False) -> _Value:
         """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
-        if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
+        if isinstance(node, ast.BoolOp):  # the right operand is evaluated only if the left one does not decide
             end = self._labels(1)[0]
             found = self._slot(BOOL)
             for k, each in enumerate(node.values):

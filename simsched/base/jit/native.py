@@ -18,7 +18,7 @@ _kept: list[Any] = []  # the code lives as long as its engine
 
 
 def this_machine() -> tuple[str, ...]:
-    """Return what object code is good for: the version of LLVM's wrapper, and the processor."""
+    """Return the target of object code: the version of LLVM's wrapper, and the processor."""
     features = llvm.get_host_cpu_features().flatten()
     return llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), features
 

@@ -39,13 +39,13 @@ _ROOM: Final = 24 * MIB  # bytes that LLVM may need to compile and to link a pie
 _PATIENCE: Final = 0.3  # s that unoptimised code runs before it is optimised
 _SILENCE: Final = 2.0  # s of compiling before a line says so
 _lock = threading.RLock()
-_seconds = 0.0  # spent in making and loading what is needed at once
+_seconds = 0.0  # spent in making and loading code that is needed at once
 _since: float | None = None  # when that began which goes on now
 _how = os.environ.get(SWITCH, "")
 
 
 def piece(task: str) -> Callable[[Callable[[T], None]], "NativePiece[T]"]:
-    """Make a piece of a kernel that takes one table; `task` says what it does, in a line on stderr."""
+    """Make a piece of a kernel that takes one table; `task` describes it in a line on stderr."""
     return lambda function: NativePiece(cast(FunctionType, function), task)
 
 
@@ -75,7 +75,7 @@ class NativePiece(Generic[T]):
     function
         A kernel of one table that returns nothing.
     task
-        What it does.
+        Its description.
     """
 
     def __init__(self, function: FunctionType, task: str) -> None:
@@ -213,7 +213,7 @@ def _require_compiler() -> None:
 
 @contextmanager
 def _count_time(task: str) -> Iterator[None]:
-    """Stop the clock of `running_time`; say what is going on if it goes on for long."""
+    """Stop the clock of `running_time`; report the task if it takes long."""
     global _seconds, _since
     _since = begun = perf_counter()
     line = f"simsched: compiling the {task}, once for this machine ..."
@@ -229,7 +229,7 @@ def _count_time(task: str) -> Iterator[None]:
         _since = None
 
 
-# Machine code on disk: each file holds a digest of what follows, so that a damaged one counts as none --------
+# Machine code on disk: each file begins with a digest of its rest, so that a damaged one counts as none --------
 
 
 def folders() -> list[Path]:

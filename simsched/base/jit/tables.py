@@ -38,7 +38,8 @@ class Column(Generic[T]):
     Parameters
     ----------
     array
-        What it is a view of. Numbers that do not fit raise, and so do negative places, which machine code cannot tell.
+        The array of which it is a view. Numbers that do not fit raise, and so do negative places, which machine code
+        does not detect.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class ColumnKind(NamedTuple):
 
 
 def column_of(kind: Any) -> ColumnKind | None:
-    """Return what column an annotation stands for, None if it is none."""
+    """Return the kind of column of an annotation; None if it is not a column."""
     if get_origin(kind) not in (Column, Rows):
         return None
     (of,) = get_args(kind)
@@ -374,7 +375,7 @@ def _rows_of(table: type[Row | Table]) -> list[str]:
 
 
 def digest_of(units: Mapping[str, SourceFile]) -> str:
-    """Return a digest of what machine code depends on: sources, the numbers they name, the tables they use."""
+    """Return a digest of the inputs of machine code: sources, the numbers they name, the tables they use."""
     text = sha256()
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
         numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}

@@ -58,7 +58,10 @@ class Ground:
         """The scheduler: the given one, else the one that made the given schedule, else ``lios``."""
         if self.scheduler is not None:
             return self.scheduler
-        made_by = self.subject.scheduler if isinstance(self.subject, Schedule) else ""
+        if isinstance(self.subject, Schedule):
+            made_by = self.subject.scheduler
+        else:
+            made_by = ""
         return made_by if made_by in SCHEDULERS else "lios"
 
     @cached_property
@@ -195,7 +198,10 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     saved = float(graph.edge_nbytes[within].sum())  # bytes that need not go through DRAM
     for i in inside:
         written = graph.edge_nbytes[within & (graph.src == i)]
-        saved += 0.0 if i in read_outside else float(written.max(initial=0.0))
+        if i in read_outside:
+            saved += 0.0
+        else:
+            saved += float(written.max(initial=0.0))
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
     name = "+".join(op.name for op in rows)
     nbytes = max(0.0, sum(op.nbytes for op in rows) - saved)
@@ -332,7 +338,10 @@ class Revision:
 def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    base = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    if rebuilt:
+        base = _rebuilt(ground, rebuilt)
+    else:
+        base = ground.graph
     for change in changes:
         if change.parameter == "ranks":
             base = with_ranks(base, change.value)
@@ -356,11 +365,17 @@ def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
                 own_times = before[own]
                 whole = times[own].sum()
                 alike = (own_times == own_times[0]).all() or not whole
-                speeds[i] = own_times[0] if alike else whole / (times[own] / own_times).sum()
+                if alike:
+                    speeds[i] = own_times[0]
+                else:
+                    speeds[i] = whole / (times[own] / own_times).sum()
             rewirings.append(rewiring)
         elif speed_of(change.parameter) is not None:
             rows = operators_of(graph, change)
-            speeds[rows] = change.value if change.is_absolute else speeds[rows] * change.value
+            if change.is_absolute:
+                speeds[rows] = change.value
+            else:
+                speeds[rows] = speeds[rows] * change.value
             faster.append(change)
         elif change.parameter in RATES:
             if ground.cost is not None or not np.isnan(graph.time).any():

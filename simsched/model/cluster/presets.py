@@ -432,7 +432,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
 # every pair directly, "switch" links each device to a hub that never saturates. Start, step and efficiency of
 # collectives over nvlink3 and nvlink4 were fitted to all-reduces of A100 and H100 in Vidur's tables, whose ranks come
-# late at times (`validation/collectives.py`); those of others are priors.
+# late at times (`validation/collectives.py`); numbers of others are priors.
 LINKS: Final[Mapping[str, tuple[str, Link]]] = {
     # A40 bridge, NVLink3 x4: 56.25 GB/s per direction (datasheet), about 52 reached (prior)
     "nvlink-bridge": ("pairs", Link(52 * GB_PER_S, 2 * US)),

@@ -37,7 +37,7 @@ class Work(Checked):
 
     "product"
         `batch` products of (rows, inner) by (inner, columns). `window` is 1. `rule` is "engine" where the kernels are
-        those of inference engines for grouped products and quantised weights, which have smaller tiles.
+        kernels of inference engines for grouped products and quantised weights, which have smaller tiles.
     "convolution"
         `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
         group, `inner` input channels of a group times taps; `window` taps; `images` images, `elements` of all of them

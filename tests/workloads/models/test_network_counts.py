@@ -1,19 +1,12 @@
 """Networks against counts worked by hand, and those that papers and torchvision state."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from small import works
+from small import macs, n_parameters
 
-from simsched.base.errors import FormatError, GraphError
-from simsched.model.graph import Work
+from simsched.base.errors import GraphError
 from workloads import from_spec, load
-from workloads.models.googlenet import googlenet
-from workloads.models.nasnet import nasnet_a_large, nasnet_mobile
-from workloads.models.randwire import draw_wirings, randwire
-from workloads.models.resnet import resnext50
 
 # Of a network by units: kinds, edges, edges within blocks, and blocks; multiply-adds of its single operators.
 COUNTS = {
@@ -142,10 +135,6 @@ COUNTS = {
 CONVOLUTIONAL = ("inception_v3", "squeezenet", "squeezenet1_1", "googlenet", "resnet50", "resnext50", "densenet121")
 
 
-def macs(graph, *kinds):
-    return sum(op.flops for op in graph.operators if op.kind in kinds) / 2
-
-
 @pytest.mark.parametrize("network", COUNTS)
 def test_counts_by_hand(network):
     """Vertices and edges of Inception v3 and SqueezeNet are those of LIOS (Table IV), blocks and multiply-adds of
@@ -158,11 +147,6 @@ def test_counts_by_hand(network):
     assert sum(graph[e.src].block == graph[e.dst].block for e in graph.edges) == within
     assert macs(single, *(["conv"] if "conv" in kinds else ["linear", "matmul"])) == multiply_adds
     assert graph.weight_nbytes.sum() <= single.weight_nbytes.sum()
-
-
-def n_parameters(graph):
-    """Normalisation holds 4 numbers per channel, of which mean and variance are statistics, not parameters."""
-    return sum(op.weight_nbytes / 4 * (0.5 if op.kind == "batch_norm" else 1) for op in graph.operators)
 
 
 @pytest.mark.parametrize(
@@ -238,213 +222,4 @@ def test_smallest_image(network, smallest, last):
 # What one network has and others have not -----------------------------------------------------------
 
 
-def test_first_operators_of_inception():
-    """(299 - 3) // 2 + 1 = 149 pixels a side, M = 149^2 = 22,201, 3 * 3 * 3 = 27 weights per output.
-    FLOP 2 * 22,201 * 32 * 27 = 38,363,328. Bytes 4 * (3 * 299^2 + (27 + 1) * 32 + 32 * 22,201)
-    = 1,072,812 + 3,584 + 2,841,728 = 3,918,124.
-    Pool: 147 -> (147 - 3) // 2 + 1 = 73: 64 * 73^2 = 341,056 outputs of 9 operations; bytes 4 * (64 * 147^2 + 341,056)
-    = 5,531,904 + 1,364,224 = 6,896,128. Join: 256 channels of 35^2 pixels, in and out: 2,508,800 bytes.
-    """
-    graph = load("inception_v3")
-    conv, pool, concat = graph["stem.conv1"], graph["stem.pool1"], graph["mixed_5b.concat"]
-    assert (conv.input_shapes, conv.output_shape) == (((1, 3, 299, 299),), (1, 32, 149, 149))
-    assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.intensity) == (38_363_328, 3_584, 3_918_124, "compute")
-    assert works(conv) == (
-        Work(
-            "convolution",
-            "strided",
-            38_363_328.0,
-            1_072_812.0,
-            3_584.0,
-            2_841_728.0,
-            rows=22_201,
-            columns=32,
-            inner=27,
-            window=9,
-            elements=3 * 299**2,
-            tf32=True,
-        ),
-    )
-    assert works(pool) == (
-        Work("elementwise", "pool", 3_069_504.0, 5_531_904.0, 0.0, 1_364_224.0, rows=341_056, window=9),
-    )
-    window = {"kernel": [3, 3], "stride": [2, 2], "padding": [0, 0]}
-    assert dict(conv.attributes) == window | {"groups": 1, "out_channels": 32, "activation": "relu"}
-    assert (pool.flops, pool.weight_nbytes, pool.nbytes, pool.intensity) == (3_069_504, 0, 6_896_128, "memory")
-    assert dict(pool.attributes) == window | {"pool": "max"}
-    assert [shape[1] for shape in concat.input_shapes] == [64, 64, 96, 32]
-    assert (concat.flops, concat.nbytes) == (0, 2_508_800)
-    assert works(concat) == (Work("elementwise", "copy", 0.0, 1_254_400.0, 0.0, 1_254_400.0, rows=256 * 35**2),)
-    assert all(e.nbytes == graph[e.src].output_nbytes for e in graph.edges)
-    assert graph.width == 6  # in an E block 1x1, both ends of each of two forks, and the pool
-
-
-def test_googlenet_of_the_paper():
-    """5x5 windows add 16 weights per channel pair in the third branches: 28^2 * 16 * (16 * 32 + 32 * 96)
-    + 14^2 * 16 * (16 * 48 + 2 * 24 * 64 + 32 * 64 + 32 * 128) + 7^2 * 16 * (32 * 128 + 48 * 128)
-    = 44,957,696 + 31,309,824 + 8,028,160 = 84,295,680. The 3x3 pool leaves 7 x 7 pixels of 14 x 14, as the 2x2.
-    """
-    graph, paper = googlenet(), googlenet(form="paper")
-    assert macs(paper, "conv") - macs(graph, "conv") == 84_295_680
-    assert (paper["pool4"].flops, graph["pool4"].flops) == (832 * 49 * 9, 832 * 49 * 4)
-    assert paper.edge_nbytes == pytest.approx(graph.edge_nbytes)
-
-
-def test_branches_of_resnext():
-    """A 3x3 of 32 groups is 32 convolutions of 1/32 of the channels: as many weights, 32 branches and one beside."""
-    grouped, branches = resnext50(), resnext50(form="branches")
-    assert (branches.weight_nbytes.sum(), branches.width) == (grouped.weight_nbytes.sum(), 33)
-    assert grouped["layer1.0.conv2"].attributes["groups"] == 32
-    assert branches["layer2.1.branch0.conv2"].flops == 2 * 784 * 9 * 8 * 8
-
-
-def test_parallel_edges_of_nasnet_are_kept():
-    """The end of the second stem cell reads its second sum twice, and that of the first cell of each size its
-    left input, once joined and once added.
-    """
-    pairs = Counter((e.src, e.dst) for e in nasnet_a_large().edges)
-    assert {pair for pair, n in pairs.items() if n > 1} == {
-        ("stem1.sum1", "stem1.join"),
-        *((f"cell{i}.left", f"cell{i}.join") for i in (0, 6, 12)),
-    }
-
-
-def test_nasnet_as_published():
-    """4032 channels at the end, six tensors of 4 * 168 joined: the paper prints 23.8 G and 88.9 M parameters, and
-    implementations have 88,753,150. Of the mobile one 5.3 M parameters and 564 M multiply-adds, classifier included.
-    """
-    large, mobile = nasnet_a_large(granularity="operator", variant="paper"), nasnet_mobile(granularity="operator")
-    assert large["cell17.join"].output_shape == (1, 4032, 11, 11)
-    assert macs(large, "conv") == pytest.approx(23.8e9, rel=2e-3)
-    assert n_parameters(large) == 88_753_150
-    assert mobile["cell11.join"].output_shape == (1, 1056, 7, 7)
-    assert n_parameters(mobile) == pytest.approx(5.3e6, rel=0.01)
-    assert macs(mobile, "conv", "linear") == pytest.approx(564e6, rel=1e-3)
-    assert load("autograph_nasnet_a")["stem.conv"].input_shapes == ((1, 3, 224, 224),)
-
-
-def test_separable_unit_of_nasnet():
-    """Activation, depthwise 5 x 5 and 1 x 1 over 168 channels of 42 x 42: three works;
-    168 * 25 and 168 * (168 + 1) weights, FLOP 42^2 * 168 * (1 + 2 * 25 + 2 * 168). Each work reads and writes.
-    """
-    op = nasnet_a_large()["cell1.0l.sep1"]
-    parts = [(part["kind"], part["inputs"]) for part in op.attributes["parts"]]
-    assert parts == [("relu", [-1]), ("conv", [0]), ("conv", [1])]
-    assert [(work.rule, work.batch, work.columns, work.inner) for work in op.works] == [
-        ("map", 1, 1, 1),
-        ("strided", 168, 1, 25),
-        ("plain", 1, 168, 168),
-    ]
-    assert op.weight_nbytes == 4 * (168 * 25 + 168 * 169)
-    assert op.flops == 42 * 42 * 168 * (1 + 50 + 336)
-    assert op.nbytes == 4 * (6 * 42 * 42 * 168) + op.weight_nbytes
-
-
-def test_a_layer_of_a_transformer():
-    """Query, key, value; scores; softmax; context; output; norm; inner; outer; norm. As single operators 4 + 2 linear,
-    2 matmul; heads are split by a view and a transposition each, and joined by a transposition, a copy and a view.
-    """
-    graph, single = load("tiny_transformer"), load("tiny_transformer", granularity="operator")
-    block, part = zip(*(op.name.split(".")[1:] for op in graph.operators), strict=True)
-    assert block == 8 * ("attention",) + 3 * ("feed_forward",)
-    assert " ".join(part) == "query key value scores softmax context output norm inner outer norm"
-    reads = [e.src for e in graph.edges if e.dst == "layer0.attention.scores"]
-    assert reads == ["layer0.attention.query", "layer0.attention.key"]
-    assert graph["layer0.feed_forward.inner"].attributes["activation"] == "gelu"
-    assert {op.kind for op in single.operators if not op.works} == {"view", "transpose", "dropout"}
-    assert all(op.time == 0 for op in single.operators if not op.works)
-
-
-def test_positions_of_t5_are_shared_by_all_layers():
-    readers = [e.dst for e in load("t5_small_encoder").edges if e.src == "embeddings.positions.expand"]
-    assert readers == [f"layer{i}.attention.scores" for i in range(6)]
-
-
-def test_bert_of_autograph():
-    """8 layers of attention: four products of 1024 rows with 1024 x 1024 weights, and for each of 16 * 16 heads two
-    of 64 x 64 by 64 x 64.
-    """
-    assert macs(load("autograph_bert"), "linear", "matmul") == 8 * (4 * 1024**3 + 2 * 256 * 64**3)
-    assert len(load("autograph_bert", layers=2).blocks) == 2
-
-
-def test_a_look_up_of_deepfm_moves_the_rows_it_reads():
-    """A row of 10 fp32 read and written, 2 * 40 bytes, and an index of 8 bytes; the table is kept, not moved."""
-    op = load("deepfm", batch=100)["vector0"]
-    assert (op.nbytes, op.weight_nbytes) == (8800, 4 * 250_000)
-    parts = "reduce_sum square square reduce_sum sub reduce_sum"
-    assert " ".join(part["kind"] for part in load("deepfm")["pairs"].attributes["parts"]) == parts
-
-
-def test_states_of_sru_form_a_chain_and_outputs_do_not():
-    """The forget gate is read twice by a cell that has a state before it: for the candidate's share and the state's,
-    a token of 1024 fp32 each.
-    """
-    graph = load("rnntc_sru", layers=1, sequence_length=3)
-    reads = {name: [e.src for e in graph.edges if e.dst == name] for name in graph.names}
-    assert reads["layer0.step0.state"] == ["layer0.forget", "layer0.candidate"]
-    assert reads["layer0.step1.state"] == ["layer0.forget", "layer0.candidate", "layer0.forget", "layer0.step0.state"]
-    assert reads["layer0.step2.output"] == ["layer0.step2.state", "layer0.reset", "layer0.reset"]
-    assert {e.nbytes for e in graph.edges if e.dst == "layer0.step1.state"} == {4096}
-    assert graph.depth == 7  # gates, three states, output, join, classifier
-
-
 # RandWire ----------------------------------------------------------------------------------------
-
-# wirings that others released, as data; they are not part of this project
-RELEASED = Path(__file__).resolve().parents[4] / "shared" / "data" / "randwire_graphs.json"
-
-
-def ends(wiring):
-    """Operators that read the input of the stage, and operators that nothing in it reads."""
-    src, dst = {a for a, _ in wiring.edges}, {b for _, b in wiring.edges}
-    return wiring.nodes - len(dst), wiring.nodes - len(src)
-
-
-def test_ends_of_the_stages():
-    """As many operators begin each stage as in the network that IOS measured, so the multiply-adds are the same."""
-    assert [ends(wiring) for wiring in draw_wirings()] == [(6, 1), (4, 5), (5, 2), (6, 4)]
-
-
-def test_seeds():
-    assert randwire(seed=3) == randwire(seed=3) != randwire(seed=4)
-    assert load("randwire", seed=4) == randwire(seed=4)
-    assert len(randwire(seed=4)) == 120
-
-
-def write(path, stages):
-    path.write_text(json.dumps({"stages": stages}))
-    return str(path)
-
-
-LINE = {"nodes": 2, "edges": [[0, 1]]}
-
-
-def test_wiring_from_a_file(tmp_path):
-    """Four stages of a line of two: 1 + 4 * 3 + 3 operators, and one edge into each."""
-    path = write(tmp_path / "w.json", [LINE] * 4)
-    graph = randwire(graphs=path, image_size=64)
-    assert (len(graph), len(graph.edges)) == (16, 15)
-    assert load("randwire", graphs=path, image_size=64) == graph
-
-
-@pytest.mark.parametrize(
-    ("stages", "message"),
-    [
-        ([LINE] * 3, "stages must be a list of 4"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
-        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], r"edges\[0\]\[1\] must be a whole number"),
-    ],
-)
-def test_bad_files(stages, message, tmp_path):
-    with pytest.raises(FormatError, match=message):
-        randwire(graphs=write(tmp_path / "w.json", stages))
-
-
-@pytest.mark.skipif(not RELEASED.exists(), reason="the released wirings are not part of this project")
-def test_released_wirings():
-    """The network that IOS measured: 120 operators, 260 edges, 7.822 G multiply-adds, width of its stages 8, 8, 7."""
-    graph = randwire(graphs=str(RELEASED))
-    assert (len(graph), len(graph.edges), graph.width) == (120, 260, 8)
-    assert macs(randwire(graphs=str(RELEASED), granularity="operator"), "conv") == pytest.approx(7.822e9, rel=1e-3)

@@ -259,7 +259,10 @@ def _window(row: Record) -> dict[str, Any]:
 
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
-    activation = None if act == _NO_ACTIVATION else act
+    if act == _NO_ACTIVATION:
+        activation = None
+    else:
+        activation = act
     window = _window(row)
     channels = row.take("out_channels", _Size)
     groups = row.take("groups", _Size)

@@ -323,7 +323,10 @@ def _whole(step: Step) -> tuple[int, int, int, int, int]:
     batch, length, features = step.shape_in(0)
     w = step.shape_in(1)
     sizes = step.attributes.get("qkv_hidden_sizes")
-    wide, values = (sizes[0], sizes[2]) if sizes else (w[1] // 3, w[1] // 3)
+    if sizes:
+        wide, values = (sizes[0], sizes[2])
+    else:
+        wide, values = (w[1] // 3, w[1] // 3)
     return batch, length, features, wide, values
 
 

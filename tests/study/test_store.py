@@ -89,7 +89,7 @@ def test_progress(done, tmp_path):
 
 
 def test_another_study_in_the_folder(done):
-    """A study may change, see `test_study_growth`, but not its name."""
+    """A study may change, see `test_growth`, but not its name."""
     other = ss.Study("other", STUDY.schedulers, STUDY.workload, STUDY.cluster)
     with pytest.raises(StudyError, match="holds the study 'forks', not 'other'; give it that name to extend it"):
         ran(done, other)

@@ -136,7 +136,7 @@ def test_copies_ask_for_dram_until_they_say_otherwise():
     sms.arrive(0, 0.0, 0.0, 10.0)
     for now, part in ((4.0, 1.0), (8.0, 0.0)):
         assert sms.advance(now) == (now, [])
-        sms.copied(0, now, part)
+        sms.set_copy_load(0, now, part)
     assert sms.advance(inf) == (pytest.approx(12.0), [0])
 
 

@@ -56,7 +56,7 @@ def test_a_failing_keep_ends_the_run():
 @pytest.mark.parametrize(
     ("function", "items", "text"),
     [
-        (lambda item: [], [1], r"^test_study_execution.<lambda> and what .* cannot be sent to another .*\"serial\"$"),
+        (lambda item: [], [1], r"^test_batch.<lambda> and what .* cannot be sent to another .*\"serial\"$"),
         (squares, [lambda: 0], r"^execution_cases.squares and what it is called with cannot be sent"),
         (locked_rows, [1], r"locked_rows: TypeError: cannot pickle"),
         (secret, [1], r"secret: Secret: a"),
