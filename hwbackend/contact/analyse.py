@@ -35,7 +35,7 @@ _NONE: Final = "-"
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a contact says.
+    """Results of a contact.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[s
 
 
 def analyse(folder: str | Path, *, beside: str | Path | None = None, operators: int | None = None) -> Analysis:
-    """Return what a folder of measurements says.
+    """Return the results of a folder of measurements.
 
     Parameters
     ----------

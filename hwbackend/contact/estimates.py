@@ -1,4 +1,4 @@
-"""What the lines of a contact say directly: slopes of measured times, without a simulator."""
+"""Estimates from the lines of a contact: slopes of measured times, without a simulator."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

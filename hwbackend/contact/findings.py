@@ -33,7 +33,7 @@ _LISTED: Final = 3
 
 
 class DoctorFinding(NamedTuple):
-    """What the doctor says of one matter.
+    """The doctor's verdict on one matter.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DoctorFinding(NamedTuple):
 
 
 def findings(record: ContactRecord, cluster: Cluster) -> list[DoctorFinding]:
-    """Return what the doctor says of a contact, in the order of his items.
+    """Return the doctor's verdicts on a contact, in the order of his items.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _product(dtype: str) -> Callable[[Json, ContactRecord, Device], DoctorFindin
 
 
 def _judge_rate(matter: str, rate: float, sheet: float, unit: float, name: str, consequence: str) -> DoctorFinding:
-    """Return what a rate means beside the rate in the data sheet; both are of bytes or FLOP per us."""
+    """Return the meaning of a rate beside the rate in the data sheet; both are of bytes or FLOP per us."""
     part = rate / sheet
     seen = f"{rate * unit:.0f} {name}, {part:.0%} of the data sheet"
     if part > _ABOVE:

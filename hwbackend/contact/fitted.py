@@ -1,4 +1,4 @@
-"""What a contact teaches: the parameters of a device, and how well they predict what no fit has seen."""
+"""Parameters of a device that a contact fits, and how well they predict measurements that no fit has seen."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -34,7 +34,7 @@ _PAUSE: Final = 0.02  # s between two looks at a lock
 
 @dataclass
 class ContactRecord:
-    """What the lines of a contact say.
+    """The lines of a contact as records.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def lines_of(content: bytes, source: str) -> tuple[list[Json], int]:
 
 
 def read_record(folder: str | Path) -> ContactRecord:
-    """Return what a folder holds.
+    """Return the record of a folder.
 
     Raises
     ------

@@ -122,7 +122,7 @@ class CupyApi:
         }
 
     def clocks(self, device: int) -> str:
-        """Return what ``nvidia-smi`` says of the clocks of a GPU now, or "unknown"."""
+        """Return the clocks of a GPU now as ``nvidia-smi`` names them, or "unknown"."""
         words = ["nvidia-smi", f"--query-gpu={_POLL}", "--format=csv,noheader", "-i", str(device)]
         try:
             found = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True)

@@ -188,7 +188,7 @@ class CupyBackend:
         return Replay(tuple(latency), trace, said, error, name or "replay")
 
     def _work_on(self, graph: OpGraph) -> "_PlacedWork":
-        """Return what is kept of the last graph that ran."""
+        """Return the buffers and calls of the last graph that ran."""
         if self._work is None or self._work.graph is not graph:
             self._work = None  # first free the memory that it holds
             work = _PlacedWork(graph, self._resources, self._seed)

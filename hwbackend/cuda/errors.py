@@ -58,7 +58,7 @@ _logger = logging.getLogger(__name__)
 
 
 def insufficient_driver(driver: int, runtime: int) -> BackendError:
-    """Return what to raise where the driver is too old for this build of CuPy, or there is none.
+    """Return the error to raise where the driver is too old for this build of CuPy, or there is none.
 
     Parameters
     ----------

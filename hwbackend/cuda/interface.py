@@ -87,7 +87,7 @@ class CudaApi(Protocol):
         ...
 
     def clocks(self, device: int) -> str:
-        """Return what is known of the clocks of a GPU now."""
+        """Return the clocks of a GPU now, as far as they are known."""
         ...
 
     def host_ns(self) -> int:

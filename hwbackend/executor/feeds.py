@@ -13,7 +13,7 @@ from simsched.rewriting.draft import Slice, slices_of
 
 
 class Feed(NamedTuple):
-    """What an operator reads by one edge.
+    """The input that an operator reads by one edge.
 
     `producer` is the operator that wrote it, `copy` the row of the copy that brings it here or -1; `part` is read
     of it if it is not None, else its first `n` elements.
@@ -83,7 +83,7 @@ class _Proof:
         return self._streams.get((device, stream), 0) | self._hosts[self.thread]
 
     def _feed_of(self, op: int, feed: Feed, device: int, known: int) -> Feed:
-        """Return what an operator reads by an edge; of several copies, the one of the size that is read."""
+        """Return the input of an operator by an edge; of several copies, the one of the size that is read."""
         producer = feed.producer
         if self._device.get(producer) == device:
             row = -1
@@ -105,7 +105,7 @@ class _Proof:
 
 
 def feeds_of(program: Program) -> list[list[Feed]]:
-    """Return what each operator reads, in the order of its edges, and by which copy.
+    """Return the inputs of each operator, in the order of its edges, and by which copy.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def feeds_of(program: Program) -> list[list[Feed]]:
 
 
 def sequential_feeds(graph: OpGraph) -> list[list[Feed]]:
-    """Return what each operator reads, in the order of its edges, where all run on one device."""
+    """Return the inputs of each operator, in the order of its edges, where all run on one device."""
     ptr, order = graph.incoming
     found = []
     for i, (a, b) in enumerate(pairwise(ptr.tolist())):

@@ -82,7 +82,7 @@ class Measure:
         return float(self._torch.cuda.mem_get_info()[0])
 
     def identity(self) -> tuple[str, ...]:
-        """Return what a choice depends on besides the graph: device and versions."""
+        """Return the parts of a choice's key besides the graph: device and versions."""
         cuda = self._torch.cuda
         return (cuda.get_device_name(), self._torch.__version__, str(self._torch.version.cuda))
 

@@ -8,7 +8,7 @@ from hwbackend.inductor.choice import PLAIN, VariantChoice
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one graph.
+    """Report on one graph.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ def _tensors(torch: Any, found: Any) -> list[Any]:
 
 
 def _signature(value: Any) -> str:
-    """Return what an input has to be like, as text."""
+    """Return the form that an input has to have, as text."""
     if not hasattr(value, "shape"):
         return repr(value)
     return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)} on {value.device}"

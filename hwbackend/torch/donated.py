@@ -20,7 +20,7 @@ class NotDonatedError(BackendError):
 
 
 class ReplayTimes(NamedTuple):
-    """What a replay measured.
+    """Times that a replay measured.
 
     `latency` has the us of each repeat, `launches` and `copies` start and end of each in us, shape (n, 2). `error` is
     the largest relative error of an output. `spans` says how spans were measured, `issued` with which calls the program

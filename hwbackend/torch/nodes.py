@@ -175,7 +175,7 @@ class NodeRunner:
                 self._value(node)
 
     def result(self) -> Any:
-        """Return what the output node returns."""
+        """Return the values of the output node."""
         return self._map_arg(self._output.args[0], self._value)
 
     def end(self) -> None:

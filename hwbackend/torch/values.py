@@ -131,7 +131,7 @@ class Values:
         return worst
 
     def written(self) -> dict[str, Any]:
-        """Return what every operator wrote, by its name."""
+        """Return the outputs of every operator, by its name."""
         return dict(zip(self._program.graph.names, self._written, strict=True))
 
     def _read(self, i: int, feeds: Sequence[Feed], value_of: Callable[[Feed], Any]) -> list[Any]:

@@ -32,7 +32,7 @@ _SECONDS: Final = 3.0  # of a turn
 
 
 class NotYetError(SimschedError):
-    """What an item builds on was not measured."""
+    """A measurement that an item builds on is missing."""
 
 
 def graph_items(section: str, subjects: Mapping[str, tuple[str, int]], turns: int) -> list[ContactItem]:

@@ -1,4 +1,4 @@
-"""What the sections of a contact consist of."""
+"""Items, of which the sections of a contact consist."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

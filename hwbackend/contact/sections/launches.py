@@ -50,7 +50,7 @@ def _gpu(bench: Bench) -> tuple[ContactGpu, Any]:
 
 
 def _value_of(answer: tuple[Any, ...]) -> Any:
-    """Return what a call of the driver gives, without its status; one value, or a tuple of several.
+    """Return the value that a call of the driver gives, without its status, or a tuple of several.
 
     Raises
     ------
