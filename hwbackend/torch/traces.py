@@ -194,7 +194,7 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
 def divide_span(whole: Span, shares: Sequence[float]) -> Floats:
     """Return the spans that parts of a span take one after the other, shape (n_parts, 2).
 
-    >>> divided((10.0, 20.0), [0.3, 0.7]).tolist()
+    >>> divide_span((10.0, 20.0), [0.3, 0.7]).tolist()
     [[10.0, 13.0], [13.0, 20.0]]
     """
     ends = np.minimum(whole[0] + np.cumsum(shares) * (whole[1] - whole[0]), whole[1])

@@ -66,7 +66,7 @@ def plain_value(text: str) -> Any:
 def group_by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     """Return the values of each key, keys in the order of their first use.
 
-    >>> grouped([("a", 1), ("b", 2), ("a", 3)])
+    >>> group_by_key([("a", 1), ("b", 2), ("a", 3)])
     {'a': [1, 3], 'b': [2]}
     """
     groups: dict[Key, list[Value]] = {}

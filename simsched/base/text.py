@@ -31,7 +31,7 @@ def printable_lines(text: str) -> str:
 def join_lines(lines: Iterable[str]) -> str:
     r"""Return lines as one text; a line break within one of them, as in a name, is escaped.
 
-    >>> joined(["a\nb", "c"])
+    >>> join_lines(["a\nb", "c"])
     'a\\nb\nc'
     """
     return "\n".join(map(printable, lines))

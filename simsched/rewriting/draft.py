@@ -163,7 +163,7 @@ class GraphDraft:
     Examples
     --------
     >>> graph = OpGraph([Operator("a"), Operator("b"), Operator("c")], [Edge("a", "b"), Edge("b", "c")])
-    >>> draft = Draft.from_graph(graph)
+    >>> draft = GraphDraft.from_graph(graph)
     >>> shorter = draft.replace(["b"], redirect={"b": Source("a")})
     >>> shorter.rows["c"].reads[0].producer, len(draft.rows)
     ('a', 3)

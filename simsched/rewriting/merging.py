@@ -217,7 +217,7 @@ def can_merge(draft: GraphDraft, names: Sequence[str]) -> bool:
     ...     Operator(name, "conv", attributes=given, input_shapes=[(1, 3, 8, 8)], output_shape=(1, 4, 8, 8))
     ...     for name, given in (("a", point), ("b", {**point, "kernel": [3, 3], "padding": [1, 1]}))
     ... ]
-    >>> draft = Draft.from_graph(OpGraph([x, *convs], [Edge("x", "a"), Edge("x", "b")]))
+    >>> draft = GraphDraft.from_graph(OpGraph([x, *convs], [Edge("x", "a"), Edge("x", "b")]))
     >>> can_merge(draft, ("a", "b")), can_merge(draft, ("x", "b"))
     (True, False)
     """

@@ -299,7 +299,7 @@ def bake(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     >>> from simsched.model.graph import Operator, OpGraph
     >>> from simsched.model.placement import Placement
     >>> plan = Schedule(OpGraph([Operator("a")]), [Placement("a")])
-    >>> baked(plan, Cluster.preset("a100"), lambda op, device: 7.0).graph["a"].time
+    >>> bake(plan, Cluster.preset("a100"), lambda op, device: 7.0).graph["a"].time
     7.0
     """
     times = placed_operator_times(plan, cluster, cost)

@@ -66,7 +66,7 @@ def test_python_warnings_stay_away():
     kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 20, "dur": 5}
     kernel["args"] = {"device": 0, "stream": 7, "correlation": 1, "grid": [1, 1, 1], "block": [32, 1, 1]}
     Path("t.json").write_text(json.dumps({"deviceProperties": [{"id": 0, "name": ""}], "traceEvents": [kernel]}))
-    assert call("convert t.json p.json").stderr.startswith("warning: t.json: device 0 has no name")
+    assert call("convert t.json p.json").stderr.startswith("warning: t.json: deviceProperties[0]: device 0 has no name")
 
 
 @pytest.mark.parametrize("line", ["--help", f"schedule {SMALL}", f"compare {SMALL} --perfetto t.json"])

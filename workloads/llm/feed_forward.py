@@ -55,7 +55,7 @@ def dense(step: StepGraph, x: StepTensor, rows: int, hidden: int, ffn: int, *, p
 def count_reached(number: int, chosen: int, tokens: int) -> float:
     """Return how many of the experts some tokens reach, as expected if each token draws its own evenly.
 
-    >>> reached(8, 2, 1), reached(8, 2, 1000), round(reached(256, 8, 32), 2)
+    >>> count_reached(8, 2, 1), count_reached(8, 2, 1000), round(count_reached(256, 8, 32), 2)
     (2.0, 8.0, 163.31)
     """
     return number * (1.0 - (1.0 - chosen / number) ** tokens)

@@ -72,6 +72,7 @@ def rearrange(
     collectives
         Collectives of the operators; None for their own collectives.
 
+    >>> from simsched.model.graph import Edge
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])
     >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
