@@ -59,6 +59,8 @@ def test_streams_of_a_pytorch_model_are_run_by_its_commands():
     assert found.commands["run it in PyTorch"] == ours
     assert 'apply(model, inputs, simsched.Schedule.load("plan.json"))' in found.commands["run exactly it"]
     assert found.commands["measure the GPU"] == "simsched profile model.py:make --backend torch -o profile.json"
+    program = ss.advise(graph, FREE, ["nimble"], source="m.pt2,trust=true", backend="torch")
+    assert "apply(torch.export.load('m.pt2'), inputs," in program.commands["run exactly it"]
 
 
 def test_more_streams_than_torch_compile_takes_are_remarked_upon():

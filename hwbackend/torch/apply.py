@@ -19,13 +19,13 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     Parameters
     ----------
     module
-        A `torch.nn.Module` in inference (``module.eval()``). Its parameters are used where they are: what is loaded
-        into them later counts.
+        A `torch.nn.Module` in inference (``module.eval()``), or the `torch.export.ExportedProgram` of a ``.pt2`` file.
+        Its parameters are used where they are: what is loaded into them later counts.
     example_inputs
         A tensor, or a sequence with one for each argument: shapes, formats and device of what the callable will get.
     schedule
-        Of a graph that `workloads.formats.torch_fx.from_module` makes of the module on such inputs, of either
-        granularity, not rewritten, and on one device.
+        Of a graph that `workloads.formats.torch_fx.from_module` makes of the module on such inputs, or `from_exported`
+        of the program, of either granularity, not rewritten, and on one device.
     device
         Where the module is expected to be, ``"cpu"`` or ``"cuda"``; None takes it where it is.
 
@@ -62,15 +62,24 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
         inputs = [example_inputs]
     name = type(module).__name__
     found = trace_module(module, inputs, name)
-    where = _place(torch, name, module, inputs, device)
-    training = next((path for path, part in module.named_modules() if part.training), None)
-    if training is not None:
-        if training:
-            what = f"{training!r} of {name}"
-        else:
-            what = name
-        raise BackendError(f"{what} is in training; call its eval() before it is run under a schedule")
+    if isinstance(module, torch.export.ExportedProgram):
+        # Whether layers train was settled when it was exported.
+        where = _place(torch, name, found.graph_module, inputs, device)
+    else:
+        where = _place(torch, name, module, inputs, device)
+        _require_inference(module, name)
     return schedule_module(found, inputs, schedule, where)
+
+
+def _require_inference(module: Any, name: str) -> None:
+    training = next((path for path, part in module.named_modules() if part.training), None)
+    if training is None:
+        return
+    if training:
+        what = f"{training!r} of {name}"
+    else:
+        what = name
+    raise BackendError(f"{what} is in training; call its eval() before it is run under a schedule")
 
 
 def schedule_module(

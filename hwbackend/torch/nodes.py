@@ -38,6 +38,8 @@ class Traced:
 def trace_module(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
     """Trace a module as the importer does: by torch.fx, or where that fails by torch.export.
 
+    An exported program has been traced: its operators are those of its file.
+
     Raises
     ------
     GraphError
@@ -45,7 +47,10 @@ def trace_module(module: Any, example_inputs: Sequence[Any], name: str) -> Trace
     """
     import torch.export
 
-    found = torch_fx.traced(module, example_inputs, name=name)
+    if isinstance(module, torch.export.ExportedProgram):
+        found = module
+    else:
+        found = torch_fx.traced(module, example_inputs, name=name)
     if isinstance(found, torch.export.ExportedProgram):
         return Traced(found.module(), torch_fx.from_exported(found, name=name, include_io=True))
     return Traced(found, torch_fx.from_fx(found, example_inputs, name=name, include_io=True))
@@ -110,7 +115,7 @@ def _require_same(traced: Traced, graph: OpGraph) -> None:
         if unknown is not None:
             raise ScheduleError(
                 f"operator {unknown!r} of the schedule is not in {traced.name}; schedule the graph that "
-                "workloads.formats.torch.fx makes of it"
+                "workloads.formats.torch.fx makes of it (a plan of a .pt2 file runs with torch.export.load(file))"
             )
         closest = max(graphs, key=lambda found: len(found.index.keys() & graph.index.keys()))
         missing = next((name for name in closest.names if name not in graph.index), None)

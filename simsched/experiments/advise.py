@@ -165,7 +165,12 @@ def _commands(best: Deployment, plan: Schedule, source: str, options: str, backe
         yield "run it in PyTorch", f'torch.compile(model, backend="simsched", options={chosen})'
     yield "keep the schedule", " ".join(filter(None, ("simsched advise", source, options, "--plan plan.json")))
     if backend == "torch":
-        yield "run exactly it", 'hwbackend.torch_apply.apply(model, inputs, simsched.Schedule.load("plan.json"))'
+        path = source.split(",")[0]
+        if path.lower().endswith(".pt2"):
+            model = f"torch.export.load({path!r})"
+        else:
+            model = "model"
+        yield "run exactly it", f'hwbackend.torch_apply.apply({model}, inputs, simsched.Schedule.load("plan.json"))'
     yield "measure it", f"simsched replay plan.json --backend {backend}"
     yield "measure the GPU", f"simsched profile {source} --backend {backend} -o profile.json"
     yield "calibrate", "simsched calibrate profile.json -o calibration.json"

@@ -8,7 +8,7 @@ from torch_networks import NETWORKS, computes, network  # noqa: E402 - the rest 
 
 import simsched as ss  # noqa: E402
 from hwbackend.torch.apply import apply  # noqa: E402
-from workloads.formats.torch_fx import from_module  # noqa: E402
+from workloads.formats.torch_fx import from_exported, from_module  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning", "default::DeprecationWarning")]
@@ -152,6 +152,15 @@ def test_advice_is_carried_out(name, gpu, tmp_path):
     advice.plan.save(str(tmp_path / "plan.json"))
     run = apply(module, x, ss.Schedule.load(str(tmp_path / "plan.json")))
     assert computes(run, module, x, 2 * x)
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, *OWN])
+def test_advice_on_an_exported_program_is_carried_out(name):
+    """Its operators bear other names than the module's: the plan runs with the program."""
+    module, x = model(name)
+    program = torch.export.export(module, (x,))
+    plan = ss.schedule(from_exported(program), ss.Cluster.preset("h100"), "nimble")
+    assert computes(apply(program, x, plan), module, x, 2 * x)
 
 
 def test_there_are_twelve():
