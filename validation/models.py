@@ -9,7 +9,7 @@ import importlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from math import prod
 from pathlib import Path
@@ -91,7 +91,13 @@ def counted_flops(module: Any, inputs: Sequence[Any]) -> float:
 
     copy = deepcopy(module)
     one_by_one = torch.backends.mkldnn.flags(enabled=False)
-    with torch.no_grad(), one_by_one, sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with (
+        torch.no_grad(),
+        one_by_one,
+        sdpa_kernel(SDPBackend.MATH),
+        _without_fast_path(),
+        FlopCounterMode(display=False) as counter,
+    ):
         copy(*inputs)
     return float(counter.get_total_flops())
 
@@ -115,14 +121,22 @@ def touched_bytes(module: Any, inputs: Sequence[Any]) -> float:
             return value
 
     copy = deepcopy(module)
+    with torch.no_grad(), _without_fast_path(), Counter() as counter:
+        copy(*inputs)
+    return float(counter.total)
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
+    """Have attention layers run operator by operator: their one fused operator is neither counted nor seen into."""
+    import torch
+
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), Counter() as counter:
-            copy(*inputs)
+        yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return float(counter.total)
 
 
 def _call_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any) -> float:
