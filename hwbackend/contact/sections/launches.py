@@ -13,7 +13,7 @@ import numpy as np
 from hwbackend.contact.cuda import ContactGpu
 from hwbackend.contact.device import UnsupportedError
 from hwbackend.contact.sections.item import Bench, ContactItem, Json
-from simsched.base.errors import BackendError
+from hwbackend.cuda.driver import value_of
 
 _SECONDS: Final = 1.0
 _CHAIN: Final = 100  # kernels
@@ -47,22 +47,6 @@ def _gpu(bench: Bench) -> tuple[ContactGpu, Any]:
         return bench.device, importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
         raise UnsupportedError("this section needs cuda-bindings: pip install cuda-bindings") from error
-
-
-def _value_of(answer: tuple[Any, ...]) -> Any:
-    """Return the value that a call of the driver gives, without its status, or a tuple of several.
-
-    Raises
-    ------
-    BackendError
-        If the status is an error.
-    """
-    status, *values = answer
-    if int(status) != 0:
-        raise BackendError(f"the driver of CUDA refuses: {getattr(status, 'name', status)}")
-    if len(values) == 1:
-        return values[0]
-    return tuple(values)
 
 
 def _chain(bench: Bench, programmatic: bool) -> Json:
@@ -107,7 +91,7 @@ def _launch(
         np.array([4], np.int32),
     ]
     addresses = np.array([argument.ctypes.data for argument in arguments], np.uint64)
-    _value_of(driver.cuLaunchKernelEx(config, device.function, addresses.ctypes.data, 0))
+    value_of(driver.cuLaunchKernelEx(config, device.function, addresses.ctypes.data, 0))
 
 
 def _green(bench: Bench) -> Json:
@@ -138,18 +122,18 @@ def _together(device: ContactGpu, driver: Any, blocks: int, streams: list[int]) 
 @contextmanager
 def _halves(driver: Any) -> Iterator[list[int]]:
     """Give streams of two green contexts, each with half of the SMs, within a ``with`` block."""
-    device = _value_of(driver.cuDeviceGet(0))
-    whole = _value_of(driver.cuDeviceGetDevResource(device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
-    groups, _, rest = _value_of(driver.cuDevSmResourceSplitByCount(1, whole, 0, whole.sm.smCount // 2))
+    device = value_of(driver.cuDeviceGet(0))
+    whole = value_of(driver.cuDeviceGetDevResource(device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+    groups, _, rest = value_of(driver.cuDevSmResourceSplitByCount(1, whole, 0, whole.sm.smCount // 2))
     contexts = []
     streams = []
     try:
         for part in (groups[0], rest):
-            description = _value_of(driver.cuDevResourceGenerateDesc([part], 1))
+            description = value_of(driver.cuDevResourceGenerateDesc([part], 1))
             flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
-            contexts.append(_value_of(driver.cuGreenCtxCreate(description, device, flags)))
+            contexts.append(value_of(driver.cuGreenCtxCreate(description, device, flags)))
             streams.append(
-                _value_of(driver.cuGreenCtxStreamCreate(contexts[-1], driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+                value_of(driver.cuGreenCtxStreamCreate(contexts[-1], driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
             )
         yield [int(stream) for stream in streams]
     finally:
