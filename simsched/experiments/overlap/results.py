@@ -221,6 +221,7 @@ class Overlaps(Finding):
             most = format_time(self.untried_us)
             lines.append(f"{self.untried} more were not simulated: each saves {most} at most.")
         if self.doubt is not None:
+            lines.append(f"Ranges of gains hold with 90 %, {self.doubt.basis}.")
             text = str(self.doubt)
             lines.append(f"{text[0].upper()}{text[1:]}.")
         return tuple(lines)

@@ -534,6 +534,8 @@ _SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
     },
 }
 
+FOREIGN: Final = frozenset({"mi300x", "mi325x", "mi355x"})
+"""Presets of devices whose kernels are not known: they are chosen as for an A100."""
 ALIASES: Final = {"h100-sxm": "h100", "a6000": "rtx-a6000"}
 """Other names of presets."""
 
