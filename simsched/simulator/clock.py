@@ -2,6 +2,7 @@
 
 from math import inf
 
+from simsched.base.jit import native
 from simsched.simulator.contention import end_of_instant
 from simsched.simulator.state import PHASES, State
 
@@ -9,6 +10,7 @@ COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
 """Phases of an instant, as in `reference`."""
 
 
+@native
 def push(s: State, time: float, phase: int, who: int) -> None:
     """Schedule a process at a time in us, in a phase of that instant."""
     if time <= s.limit:
@@ -25,6 +27,7 @@ def push(s: State, time: float, phase: int, who: int) -> None:
     row.who = who
 
 
+@native
 def _move(s: State, start: int, end: int) -> int:
     """Move a row of the heap; return its old place."""
     a = s.later[start]
@@ -35,17 +38,20 @@ def _move(s: State, start: int, end: int) -> int:
     return start
 
 
+@native
 def go_on(s: State, phase: int, who: int) -> None:
     """Schedule a process in this instant, as the last of a phase."""
     s.queues[phase] = join(s, s.queues[phase], who)
 
 
+@native
 def _is_earlier(s: State, i: int, k: int) -> bool:
     a = s.later[i]
     b = s.later[k]
     return a.time < b.time or (a.time == b.time and a.key < b.key)
 
 
+@native
 def open_instant(s: State) -> bool:
     """Advance to the earliest time at which a process continues; return whether there is one."""
     now = s.timers[1]
@@ -80,6 +86,7 @@ def open_instant(s: State) -> bool:
     return True
 
 
+@native
 def set_timer(s: State, d: int, time: float) -> None:
     """Set the timer of a device, or of the links, to a time in us; infinity cancels it."""
     if time <= s.limit:
@@ -95,6 +102,7 @@ def set_timer(s: State, d: int, time: float) -> None:
         s.timers[i] = least
 
 
+@native
 def join(s: State, last: int, who: int) -> int:
     """Append a process to a list, given its last process (-1: empty); return the new last process.
 
@@ -104,6 +112,7 @@ def join(s: State, last: int, who: int) -> int:
     return _join_lists(s, last, who)
 
 
+@native
 def _join_lists(s: State, a: int, b: int) -> int:
     """Append the list that ends with b to the list that ends with a; return the last process of both."""
     if a >= 0 and b >= 0:
@@ -111,6 +120,7 @@ def _join_lists(s: State, a: int, b: int) -> int:
     return b if b >= 0 else a
 
 
+@native
 def wake(s: State, last: int) -> int:
     """Schedule all processes of a list in this instant; return the empty list."""
     s.queues[RELEASE] = _join_lists(s, s.queues[RELEASE], last)

@@ -4,6 +4,7 @@ from math import inf
 from sys import float_info
 from typing import Final
 
+from simsched.base.jit import native
 from simsched.base.units import TIE
 from simsched.simulator.contention import (
     SATURATED,
@@ -32,6 +33,7 @@ MOST_DRAWN: Final = 2.0
 """Most DRAM bandwidth of an SM, as a multiple of an even share: half of the SMs fill DRAM. Prior, 1.4 to 2.5."""
 
 
+@native
 def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Prepare the work of a launch, the instruction at `place`, that has reached the head of its stream."""
     launch = s.launches[row]
@@ -67,6 +69,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
         _bind(work, launch, device.sms)
 
 
+@native
 def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
     """Confine a kernel to the SMs of its partition, of all the SMs of the device.
 
@@ -81,6 +84,7 @@ def _bind(work: LaneWork, launch: LaunchDemand, sms: int) -> None:
         work.dram_share /= quicker
 
 
+@native
 def busy_streams(s: State, d: int, since: float) -> int:
     """Return the number of streams of a finished device that had kernels which ended after a time."""
     n = 0
@@ -90,6 +94,7 @@ def busy_streams(s: State, d: int, since: float) -> int:
     return n
 
 
+@native
 def enter(s: State, d: int, lane: int) -> None:
     """Add a kernel with a grid to the queue of the block scheduler, one without a grid to the running kernels."""
     work = s.work[lane]
@@ -102,6 +107,7 @@ def enter(s: State, d: int, lane: int) -> None:
         start_running(s, d, lane)
 
 
+@native
 def enqueue(s: State, d: int, lane: int) -> None:
     """Insert a kernel into the queue of the block scheduler, by priority, arrival and place in the program."""
     device = s.devices[d]
@@ -114,6 +120,7 @@ def enqueue(s: State, d: int, lane: int) -> None:
     device.n_queue += 1
 
 
+@native
 def _before(s: State, a: int, b: int) -> bool:
     """Return whether lane a's kernel is dispatched before lane b's: by priority, arrival, place in the program."""
     mine = s.work[a]
@@ -126,6 +133,7 @@ def _before(s: State, a: int, b: int) -> bool:
     return mine.place < theirs.place
 
 
+@native
 def start_running(s: State, d: int, lane: int) -> None:
     """Insert a kernel into the running ones, by the row of its launch."""
     device = s.devices[d]
@@ -141,6 +149,7 @@ def start_running(s: State, d: int, lane: int) -> None:
         device.n_resident += 1
 
 
+@native
 def refill(s: State, d: int) -> float:
     """Issue blocks at the end of an instant and compute rates; return when the next blocks end, inf if none run.
 
@@ -170,6 +179,7 @@ def refill(s: State, d: int) -> float:
     return earliest
 
 
+@native
 def _issue_blocks(s: State, d: int) -> None:
     """Issue the blocks that fit of the head of the queue; while it has blocks left, no later kernel issues any.
 
@@ -198,6 +208,7 @@ def _issue_blocks(s: State, d: int) -> None:
             first = i + 1
 
 
+@native
 def _next_able(s: State, d: int, i: int) -> int:
     """Return the first place of the queue from i on whose kernel is on the device or fits; else the queue's length."""
     device = s.devices[d]
@@ -207,12 +218,14 @@ def _next_able(s: State, d: int, i: int) -> int:
     return i
 
 
+@native
 def _leave_queue(s: State, d: int, place: int) -> None:
     s.devices[d].n_queue -= 1
     for i in range(d * s.width + place, d * s.width + s.devices[d].n_queue):
         s.queued[i] = s.queued[i + 1]
 
 
+@native
 def _interleave(s: State, d: int, head: int, place: int) -> None:
     """Issue blocks of the kernel at a place of the queue to its share of the slots that have just become free."""
     slots = _fits(s, d, head)
@@ -226,6 +239,7 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
             _leave_queue(s, d, place)
 
 
+@native
 def _fits(s: State, d: int, lane: int) -> int:
     """Return the number of further blocks of a kernel that fit on the device."""
     work = s.work[lane]
@@ -239,6 +253,7 @@ def _fits(s: State, d: int, lane: int) -> int:
     return max(0, count)
 
 
+@native
 def _holds(free: Room, launch: LaunchDemand) -> int:
     """Return the number of blocks of a launch that fit into a room."""
     count = free.blocks
@@ -251,6 +266,7 @@ def _holds(free: Room, launch: LaunchDemand) -> int:
     return count
 
 
+@native
 def _taken_sms(s: State, d: int, lane: int) -> int:
     """Return the number of SMs whose blocks share no SM with a block of a kernel."""
     device = s.devices[d]
@@ -267,6 +283,7 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
     return taken
 
 
+@native
 def _met_sms(s: State, d: int, lane: int, other: int) -> int:
     """Return the number of SMs of a kernel that have blocks of another kernel beyond its whole layers."""
     held = min(s.work[other].sms, s.work[other].resident)
@@ -277,6 +294,7 @@ def _met_sms(s: State, d: int, lane: int, other: int) -> int:
     return -(-held * s.lanes[lane].sms // s.devices[d].sms)
 
 
+@native
 def _share_an_sm(launch: LaunchDemand, other: LaunchDemand, room: Room, sms: int) -> bool:
     """Return whether an SM has room for a block of each of two launches."""
     return (
@@ -286,6 +304,7 @@ def _share_an_sm(launch: LaunchDemand, other: LaunchDemand, room: Room, sms: int
     )
 
 
+@native
 def take(s: State, d: int, lane: int, count: int) -> None:
     """Take the room of a number of blocks of a kernel; a negative number returns it."""
     launch = s.launches[s.work[lane].row]
@@ -294,6 +313,7 @@ def take(s: State, d: int, lane: int, count: int) -> None:
         _take_of(s.free[s.lanes[lane].rooms], launch, count)
 
 
+@native
 def _take_of(free: Room, launch: LaunchDemand, count: int) -> None:
     free.warps -= count * launch.warps
     free.blocks -= count
@@ -301,6 +321,7 @@ def _take_of(free: Room, launch: LaunchDemand, count: int) -> None:
     free.shared_memory -= count * launch.shared_memory
 
 
+@native
 def _issue(s: State, d: int, lane: int, most: int) -> None:
     work = s.work[lane]
     device = s.devices[d]
@@ -324,6 +345,7 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         s.n_ready += 1
 
 
+@native
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
     """Return the room of blocks that have ended."""
     if count and s.launches[s.work[lane].row].blocks:
@@ -331,6 +353,7 @@ def free_blocks(s: State, d: int, lane: int, count: int) -> None:
         s.devices[d].freed = 1
 
 
+@native
 def end_due(s: State, d: int) -> int:
     """End the blocks that are due; return the number of kernels that thereby end, whose lanes are in `over`."""
     device = s.devices[d]
@@ -354,6 +377,7 @@ def end_due(s: State, d: int) -> int:
     return ended
 
 
+@native
 def leave(s: State, d: int, lane: int) -> None:
     """Remove a collective that is complete from its device."""
     device = s.devices[d]
@@ -369,6 +393,7 @@ def leave(s: State, d: int, lane: int) -> None:
     free_blocks(s, d, lane, s.work[lane].resident)
 
 
+@native
 def _share(s: State, d: int) -> float:
     """Compute loads, and the rates of all kernels; return the time at which the next blocks end."""
     device = s.devices[d]
@@ -450,6 +475,7 @@ def _share(s: State, d: int) -> float:
     return earliest
 
 
+@native
 def _load_on_partition(s: State, d: int, lane: int) -> float:
     """Return the load of the fullest SM of a partition: its kernel's, and the load of kernels without partitions there.
 
@@ -481,11 +507,13 @@ def _load_on_partition(s: State, d: int, lane: int) -> float:
     return load
 
 
+@native
 def is_unslowed(launch: LaunchDemand) -> bool:
     """Return whether the blocks of a launch only wait for links: nothing on the device slows them."""
     return launch.alpha == 0.0 and launch.beta == 0.0
 
 
+@native
 def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
     """Return the largest interference of the kernels beside a kernel of class `kind`, 0 compute, 1 memory."""
     worst = 0.0
@@ -496,6 +524,7 @@ def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:
     return worst
 
 
+@native
 def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float, warps: float, active: float) -> None:
     """Add a point to the load curve of a device if it differs from the last one; an instant keeps its last point."""
     device = s.devices[d]
@@ -517,6 +546,7 @@ def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float
 # A kernel that is alone on a device, which the compiled engine runs without events ---------------------
 
 
+@native
 def run_alone(s: State, d: int, lane: int) -> None:
     """Compute the progress of a kernel that has been alone on the device, up to this instant."""
     work = s.work[lane]
@@ -543,6 +573,7 @@ def run_alone(s: State, d: int, lane: int) -> None:
             )
 
 
+@native
 def join_others(s: State, d: int) -> None:
     """Continue a kernel that has been alone on the device as one among others."""
     device = s.devices[d]

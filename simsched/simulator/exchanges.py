@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from simsched.base.jit import native
 from simsched.simulator.contention import is_later
 from simsched.simulator.device import leave
 from simsched.simulator.state import State
@@ -10,6 +11,7 @@ LEAST_STRETCH: Final = 1e-12
 """Smallest stretch of a collective that loads links, as a part of the time that the links need."""
 
 
+@native
 def arrive(s: State, lane: int) -> int:
     """Mark a rank as ready, whose blocks are resident; return its collective's number if it is the last rank, else -1.
 
@@ -40,6 +42,7 @@ def arrive(s: State, lane: int) -> int:
     return launch.meeting
 
 
+@native
 def follow_last(s: State, number: int) -> None:
     """Give a rank that has waited for others the ready time and the cause of the last of them."""
     lane = s.lanes[number]
@@ -50,6 +53,7 @@ def follow_last(s: State, number: int) -> None:
         lane.span_cause = exchange.cause
 
 
+@native
 def end_exchange(s: State, meeting: int) -> None:
     """Return the room of all ranks of a collective."""
     exchange = s.exchanges[meeting]

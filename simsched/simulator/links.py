@@ -3,6 +3,7 @@
 from math import inf
 from typing import Final
 
+from simsched.base.jit import native
 from simsched.simulator.contention import FlowPath, finish_time, is_later, set_rate
 from simsched.simulator.state import State
 
@@ -10,6 +11,7 @@ _BEHIND_COPIES: Final = 2**30
 """Number of the first flow of a collective; flows of copies have lower numbers."""
 
 
+@native
 def begin_flow(s: State, lane: int, copy: int) -> None:
     """Begin the flow of a copy at the head of a lane; flows that begin in one instant are in the order of copies."""
     flow = s.work[lane]
@@ -24,11 +26,13 @@ def begin_flow(s: State, lane: int, copy: int) -> None:
     s.n_flows += 1
 
 
+@native
 def begin_exchange(s: State, meeting: int) -> None:
     """Begin the flow of a collective, after the copies of its instant, in the order of collectives."""
     begin_flow(s, s.n_lanes + meeting, _BEHIND_COPIES + meeting)
 
 
+@native
 def _nbytes(s: State, f: int) -> float:
     """Return the bytes of a flow; a collective counts the bytes that each rank sends."""
     who = s.flows[f]
@@ -37,6 +41,7 @@ def _nbytes(s: State, f: int) -> float:
     return s.exchanges[who - s.n_lanes].nbytes
 
 
+@native
 def _flow_rates(s: State) -> None:
     """Compute the max-min fair rate of each flow.
 
@@ -109,6 +114,7 @@ def _flow_rates(s: State) -> None:
                         channel.users -= 1
 
 
+@native
 def _cross_exchange(s: State, f: int, start: int) -> int:
     """Write the channels of a collective from a place on; return the place after them."""
     flow = s.crossings[f]
@@ -127,6 +133,7 @@ def _cross_exchange(s: State, f: int, start: int) -> int:
     return at + 1
 
 
+@native
 def _share_weighted(s: State, in_use: int) -> None:
     """Fill channels with copies and collectives, by weights; the first channels are used by copies, too."""
     n = in_use
@@ -169,6 +176,7 @@ def _share_weighted(s: State, in_use: int) -> None:
                         channel.load -= s.weights[k]
 
 
+@native
 def _crosses(s: State, flow: FlowPath, channel: int) -> bool:
     for k in range(flow.first, flow.end):
         if s.crossed[k] == channel:
@@ -176,6 +184,7 @@ def _crosses(s: State, flow: FlowPath, channel: int) -> bool:
     return False
 
 
+@native
 def share_flows(s: State) -> float:
     """Compute the rates of all flows and the DRAM loads of their ends; return when the next flow ends, inf if none."""
     _flow_rates(s)
@@ -200,6 +209,7 @@ def share_flows(s: State) -> float:
     return earliest
 
 
+@native
 def _load(s: State, d: int, rate: float) -> None:
     """Add the load of a copy to the DRAM of a device."""
     device = s.devices[d]
@@ -211,6 +221,7 @@ def _load(s: State, d: int, rate: float) -> None:
     device.new_load += rate / device.bandwidth
 
 
+@native
 def take_loads(s: State) -> int:
     """Give devices their new loads; return the number of devices whose kernels that affects, numbers in `over`."""
     n = s.n_loaded
@@ -230,6 +241,7 @@ def take_loads(s: State) -> int:
     return changed
 
 
+@native
 def end_due_flows(s: State) -> int:
     """Remove the flows that are complete; return their number: in `over` are lanes, or `n_lanes` + collectives."""
     n = s.n_flows

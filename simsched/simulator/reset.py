@@ -2,10 +2,12 @@
 
 from math import inf
 
+from simsched.base.jit import native
 from simsched.simulator.clock import RELEASE, go_on
 from simsched.simulator.state import ASLEEP, PHASES, TURN, Room, State
 
 
+@native
 def reset(s: State) -> None:
     """Set a run back to the time before its first instruction."""
     s.now = s.limit = s.makespan = 0.0
@@ -58,6 +60,7 @@ def reset(s: State) -> None:
         go_on(s, RELEASE, s.n_lanes + t)
 
 
+@native
 def _empty(room: Room, free: Room) -> None:
     """Make all room of a device or a partition free."""
     free.warps = room.warps

@@ -1,22 +1,16 @@
-"""Tables: the memory that kernels work on, declared once, with names and types; and where kernels stand.
+"""Tables: the memory that native functions work on, declared once, with names and types.
 
-A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels
-take a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A
-`SourceFile` has kernels; machine code depends on all files that a kernel's file names, and on nothing else.
+A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Machine code takes a
+table as the address of its words; interpreted functions take the object. Both see the same memory.
 """
 
-import ast
 import ctypes
-import linecache
-from collections.abc import Callable, Mapping
-from hashlib import sha256
-from types import CodeType, FunctionType
+from collections.abc import Callable, Collection
+from types import CodeType
 from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
 
 import numpy as np
 import numpy.typing as npt
-
-from simsched.base.errors import SimschedError
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -29,11 +23,12 @@ f8 = Annotated[float, "f8"]
 """A float of 64 bits."""
 
 _KINDS: Final[dict[Any, str]] = {int: "i64", float: "double", bool: "i1", None: "void"}  # as LLVM names them
+_DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}  # by code
 _LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
 
 
 class Column(Generic[T]):
-    """Numbers side by side, as interpreted kernels see them; compiled ones see an address.
+    """Numbers side by side, as interpreted functions see them; machine code sees an address.
 
     Parameters
     ----------
@@ -67,7 +62,7 @@ class Column(Generic[T]):
 
 
 class Rows(Generic[T]):
-    """Rows side by side, as interpreted kernels see them."""
+    """Rows side by side, as interpreted functions see them."""
 
     __slots__ = ("_of", "_views")
 
@@ -112,7 +107,7 @@ class Row:
         self._i = i
 
     def __init_subclass__(cls) -> None:
-        codes = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
+        codes = {name: _code_of_field(cls, name, _DTYPES) for name in cls.__annotations__}
         cls.dtype = np.dtype(list(codes.items()), align=True)
         cls.fields = {name: (cls.dtype.fields[name][1], code) for name, code in codes.items()}  # type: ignore[index]
         for k, name in enumerate(codes):
@@ -131,9 +126,21 @@ def _field(k: int) -> property:
     return property(lambda row: row._views[k][row._i], write)
 
 
-def code_of(kind: Any) -> str:
-    """Return the code of a number's type: i1, i4, i8 or f8."""
-    return str(kind.__metadata__[0])
+def code_of(annotation: Any) -> str | None:
+    """Return the code of a number of a table by its annotation: i1, i4, i8 or f8; None for another annotation."""
+    for code in getattr(annotation, "__metadata__", ()):
+        if isinstance(code, str) and code in _DTYPES:
+            return code
+    return None
+
+
+def _code_of_field(cls: type, name: str, codes: Collection[str]) -> str:
+    """Return the code of a number that a row or a table declares; refuse another annotation."""
+    annotation = cls.__annotations__[name]
+    code = code_of(annotation)
+    if code is None or code not in codes:
+        raise TypeError(f"{cls.__name__}: {name!r} is one of {', '.join(codes)}, not {annotation}")
+    return code
 
 
 class ColumnKind(NamedTuple):
@@ -143,19 +150,27 @@ class ColumnKind(NamedTuple):
 
 
 def column_of(kind: Any) -> ColumnKind | None:
-    """Return the kind of column of an annotation; None if it is not a column."""
-    if get_origin(kind) not in (Column, Rows):
+    """Return the kind of column of an annotation; None if it is not a column of numbers or rows of tables."""
+    origin = get_origin(kind)
+    if origin is Column:
+        element: Any = code_of(get_args(kind)[0])
+    elif origin is Rows:
+        (element,) = get_args(kind)
+        if not (isinstance(element, type) and issubclass(element, Row)):
+            return None
+    else:
         return None
-    (of,) = get_args(kind)
-    return ColumnKind(of if isinstance(of, type) else code_of(of))
+    return ColumnKind(element) if element else None
 
 
 def kind_of(annotation: Any) -> Any:
-    """Return the type that kernels have for an annotation, None if they have none."""
-    if annotation in _KINDS:
-        return _KINDS[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
-        return annotation
+    """Return the type of native code for an annotation, None if it has none."""
+    if annotation is None or isinstance(annotation, type):
+        if annotation in _KINDS:
+            return _KINDS[annotation]
+        if annotation and issubclass(annotation, Row | Table) and annotation not in (Row, Table):
+            return annotation
+        return None
     return column_of(annotation)
 
 
@@ -168,7 +183,7 @@ class Table:
     """Numbers and columns that a piece of machine code works on.
 
     Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`). Where no column is given,
-    one with a `length` is made, of zeros; another is missing: kernels see None.
+    one with a `length` is made, of zeros; another is missing: native functions see None.
 
     Parameters
     ----------
@@ -205,11 +220,11 @@ class Table:
         lengths = []
         for k, (name, annotation) in enumerate(cls.__annotations__.items()):
             column = column_of(annotation)
-            cls.fields[name] = 8 * k, column or code_of(annotation)
+            cls.fields[name] = 8 * k, column or _code_of_field(cls, name, ("i8", "f8"))
             if column and name in cls.__dict__:
                 cls._made.append((name, dtype_of(column.element).itemsize))
                 lengths.append(cls.__dict__[name])
-            setattr(cls, name, _column(name) if column else _number(k, code_of(annotation)))
+            setattr(cls, name, _column(name) if column else _number(k, cls.fields[name][1]))
         cls._lengths = compile(f"[{', '.join(lengths)}]", "<length>", "eval")
 
     def __init__(self, **values: Any) -> None:
@@ -273,7 +288,7 @@ class Table:
             self._words[self.fields[name][0] >> 3] = address(array)
 
     def _view(self, name: str) -> Any:
-        """Return a column as interpreted kernels see it."""
+        """Return a column as interpreted functions see it."""
         found = self._seen.get(name)
         if not isinstance(found, Column | Rows) and self._words[self.fields[name][0] >> 3]:
             array = self[name].reshape(-1)
@@ -298,9 +313,6 @@ def _number(k: int, code: str) -> property:
     return property(lambda table: table._reals[k], write_real)
 
 
-_DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}
-
-
 def dtype_of(element: Any) -> np.dtype[Any]:
     """Return how a row or number of a column lies in memory."""
     if isinstance(element, str):
@@ -313,90 +325,3 @@ def address(array: Array) -> int:
     if array.size and array.flags.writeable:  # three times as quick
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
     return int(array.ctypes.data)
-
-
-# Functions over tables, and the files where they stand ---------------------------------------------
-
-
-class CompileError(SimschedError, TypeError):
-    """A kernel is not in the subset that is compiled."""
-
-
-def wrapped(number: int) -> int:
-    """Return a whole number as 64 bits hold it; machine code, where it always is, does nothing here.
-
-    >>> wrapped(1 << 63), wrapped(2**64 + 1)
-    (-9223372036854775808, 1)
-    """
-    return (number + 2**63) % 2**64 - 2**63
-
-
-class SourceFile:
-    """A source file with kernels, parsed when it is first needed.
-
-    Parameters
-    ----------
-    function
-        Any function of the file.
-    """
-
-    def __init__(self, function: FunctionType) -> None:
-        self.file = function.__code__.co_filename
-        self.names = function.__globals__
-        self.source = "".join(linecache.getlines(self.file, self.names))
-        self._found: dict[str, ast.FunctionDef] = {}
-
-    def definition(self, name: str) -> ast.FunctionDef:
-        """Return the definition of a function."""
-        if not self._found:
-            nodes = ast.parse(self.source).body
-            self._found = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-        if name not in self._found:
-            raise CompileError(f"{self.file}: no source of {name!r} at the top level of the file; a kernel needs it")
-        return self._found[name]
-
-
-def units_of(entry: FunctionType) -> dict[str, SourceFile]:
-    """Return the files of all kernels that the file of a function, or one it imports kernels from, names."""
-    found: dict[str, SourceFile] = {}
-    todo = [entry]
-    while todo:
-        function = todo.pop()
-        if function.__code__.co_filename not in found:
-            unit = found[function.__code__.co_filename] = SourceFile(function)
-            todo += [each for each in unit.names.values() if is_kernel(each)]
-    return found
-
-
-def _rows_of(table: type[Row | Table]) -> list[str]:
-    """Return how the rows of a table lie in memory, whose classes its file may not name."""
-    elements = [getattr(kind, "element", None) for _, kind in table.fields.values()]
-    return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
-
-
-def digest_of(units: Mapping[str, SourceFile]) -> str:
-    """Return a digest of the inputs of machine code: sources, the numbers they name, the tables they use."""
-    text = sha256()
-    for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
-        numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
-        tables = [
-            (name, repr(value.fields), *_rows_of(value))
-            for name, value in unit.names.items()
-            if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
-        ]
-        text.update(repr((unit.source, sorted(numbers.items()), tables)).encode())
-    return text.hexdigest()
-
-
-def symbol_of(function: FunctionType) -> str:
-    """Return the name of a kernel in object code."""
-    return f"{function.__module__}.{function.__name__}"
-
-
-def is_kernel(value: object) -> bool:
-    """Return whether something is a function that kernels may call: all its types are theirs."""
-    if not isinstance(value, FunctionType) or value is wrapped:
-        return False
-    n_types = value.__code__.co_argcount + value.__code__.co_kwonlyargcount + 1
-    kinds = [kind_of(annotation) for annotation in value.__annotations__.values()]
-    return len(kinds) == n_types and None not in kinds
