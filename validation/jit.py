@@ -76,11 +76,19 @@ def _result(way: Callable[[State], object], number: int, random: Random) -> list
     for name in ("rows", "other_rows"):
         array = arrays.pop(name)
         arrays |= {f"{name}.{field}": array[field] for field in array.dtype.names}
+    part = state.part
+    arrays |= {"part.longs": part["longs"], "part.core.ints": part.core["ints"]}
     for array in arrays.values():
         array[:] = [_number(random, array.dtype.str[1:]) for _ in range(len(array))]
+    for table in (part, part.core):
+        table.i = int(_number(random, "i8"))
+        table.x = _number(random, "f8")
     way(state)
     arrays |= {name: state[name] for name in ("found_ints", "found_floats")}
-    numbers = [(name, repr(getattr(state, name) + 0)) for name in ("i", "j", "x", "y")]
+    tables = {"": (state, "ijxy"), "part.": (part, "ix"), "part.core.": (part.core, "ix")}
+    numbers = [
+        (prefix + name, repr(getattr(table, name) + 0)) for prefix, (table, names) in tables.items() for name in names
+    ]
     return numbers + [(name, repr((array + 0).tolist())) for name, array in arrays.items()]
 
 

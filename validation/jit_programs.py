@@ -18,7 +18,7 @@ ODD = -7
 NAN = nan
 HEAD: Final = """from math import ceil, floor, inf
 from simsched.base.jit import Column, Rows, i1, i4, i8, f8, native, wrapped
-from validation.jit_programs import LARGE, NAN, ODD, Record, State, depth_of, mixed
+from validation.jit_programs import LARGE, NAN, ODD, Core, Part, Record, State, depth_of, mixed
 
 """
 
@@ -33,6 +33,23 @@ class Record(Row):
     b: f8
 
 
+class Core(Table):
+    """A table in a table in a table."""
+
+    x: f8
+    ints: Column[i4] = length("8")
+    i: i8
+
+
+class Part(Table):
+    """A table in a table."""
+
+    i: i8
+    core: Core
+    x: f8
+    longs: Column[i8] = length("8")
+
+
 class State(Table):
     """The tables of programs."""
 
@@ -40,6 +57,7 @@ class State(Table):
     i: i8
     j: i8
     x: f8
+    part: Part
     y: f8
     longs: Column[i8] = length("8")
     other_longs: Column[i8] = length("8")
@@ -140,14 +158,35 @@ _GRAMMAR: Final[dict[str, tuple[str, ...]]] = {
     "divisor": ("7", "1000", "(-3)", "(-8)", "(-9223372036854775808)", "max(1, {int})", "min(-2, {int})"),
     "bounded": ("max(-1e6, min(1e6, {float}))",),
     "index": ("{int} & 7", "0", "3", "7"),
-    "i8": ("s.i", "s.j", "s.longs[{index}]", "s.other_longs[{index}]", "{Record}.c", "{Column[i8]}[{int} & 3]"),
-    "i4": ("s.ints[{index}]", "{Record}.d", "{Column[i4]}[{int} & 3]"),
+    "i8": (
+        "s.i",
+        "s.j",
+        "s.longs[{index}]",
+        "s.other_longs[{index}]",
+        "{Record}.c",
+        "{Column[i8]}[{int} & 3]",
+        "{Part}.i",
+        "{Core}.i",
+        "{Part}.longs[{index}]",
+    ),
+    "i4": ("s.ints[{index}]", "{Core}.ints[{index}]", "{Record}.d", "{Column[i4]}[{int} & 3]"),
     "i1": ("s.bytes[{index}]", "{Record}.e", "{Column[i1]}[{int} & 3]"),
-    "f8": ("s.x", "s.y", "s.floats[{index}]", "{Record}.a", "{Record}.b", "{Column[f8]}[{int} & 3]"),
+    "f8": (
+        "s.x",
+        "s.y",
+        "s.floats[{index}]",
+        "{Record}.a",
+        "{Record}.b",
+        "{Column[f8]}[{int} & 3]",
+        "{Part}.x",
+        "{Core}.x",
+    ),
     "Record": _ROW,
+    "Part": ("s.part",),
+    "Core": ("s.part.core", "{Part}.core"),
     "Rows[Record]": ("s.rows", "s.other_rows", "s.rows[{int} & 3 :]"),
-    "Column[i8]": ("s.longs", "s.other_longs[{int} & 3 :]"),
-    "Column[i4]": ("s.ints", "s.ints[{int} & 3 :]"),
+    "Column[i8]": ("s.longs", "s.other_longs[{int} & 3 :]", "{Part}.longs"),
+    "Column[i4]": ("s.ints", "s.ints[{int} & 3 :]", "s.part.core.ints"),
     "Column[i1]": ("s.bytes", "s.bytes[{int} & 3 :]"),
     "Column[f8]": ("s.floats", "s.other_floats[{int} & 3 :]"),
     "range": (

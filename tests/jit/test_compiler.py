@@ -59,7 +59,7 @@ REFUSED = {
     "Mod is of whole numbers; round with floor, ceil or int first": "s.x % 2.0 | s.x % 2",
     "LShift is of whole numbers; round with floor, ceil or int first": "s.x << 1",
     "BitAnd is of whole numbers; round with floor, ceil or int first": "1.5 & 2 | True & s.x",
-    "arithmetic of a column of i8 and int": "s.longs + 1",
+    "arithmetic of a column of i8 and int": "s.longs + 1 | s.longs += 1 | s.part.longs += 1",
     "a float is compared with int; write float(...)": """
         s.i < s.x | s.x == s.i | s.x < 9007199254740993 | s.i in (1.0, 2.0)""",
     "a float is compared with bool; write float(...)": "s.x < True",
@@ -78,10 +78,14 @@ REFUSED = {
     "half takes x; give each of them": "half() | half(1.0, 2.0) | half(x=1.0) | half(**s)",
     f"'x' is int, and has to be float; {WORDS}": "half(1)",
     "'s.missing' is no local, field or column": "s.missing | s.missing = 1 | s.missing += 1",
+    "'s.part.missing' is no local, field or column": "s.part.missing | s.part.missing = 1",
+    "'s.part' is a row or table Part and has no places": "s.part[0]",
+    "arithmetic of a row or table Part and int": "s.part += 1 | s.part + 1",
+    "arithmetic of a row or table Record and int": "s.rows[0] += 1",
     "'s.rows[0].missing' is no local, field or column": "s.rows[0].missing | s.rows[0].missing = 1",
     "'*b' is no local, field or column": "a, *b = 1, 2",
     "what is written to is a local, a field or a number of a column": """
-        s.rows[0] = s.rows[1] | s.longs = s.longs | s.longs[1:] = 1""",
+        s.rows[0] = s.rows[1] | s.longs = s.longs | s.longs[1:] = 1 | s.part = s.part""",
     f"what is written is float, and has to be int; {WORDS}": """
         s.i = 1.5 | s.longs[0] = s.x | s.i += 1.5 | s.rows[0].c = 1.5 | s.i, s.j = 1, 2.0""",
     f"what is written is int, and has to be float; {WORDS}": "s.x = s.i | s.floats[0] = 1",

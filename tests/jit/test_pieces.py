@@ -138,7 +138,9 @@ def test_rows_that_a_file_does_not_name_count_by_the_tables_that_have_them():
     for row in (Before, After):
         table = type("Whole", (Table,), {"__annotations__": {"rows": Rows[row]}})
         digests.add(digest_of({"x": SimpleNamespace(source="", names={"__name__": "x", "Whole": table})}))
-    assert len(digests) == 2
+        nest = type("Nest", (Table,), {"__annotations__": {"whole": table, "n": i8}})
+        digests.add(digest_of({"x": SimpleNamespace(source="", names={"__name__": "x", "Nest": nest})}))
+    assert len(digests) == 4
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "rubbish"])

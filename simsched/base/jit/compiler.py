@@ -199,7 +199,7 @@ class _FunctionCompiler:
             self._store_local(node.target.id, new)
         else:
             place = self._place(node.target)
-            self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
+            self._write(place, self._operation(node.op, self._value_at(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
         if node.value:
@@ -369,14 +369,19 @@ class _FunctionCompiler:
         return self._get_constant(node)
 
     def _get_attribute(self, node: ast.Attribute) -> _Value:
-        place = self._place(node)
-        if isinstance(place.kind, ColumnKind):
-            return self._get(place)
-        return self._read(place)
+        return self._value_at(self._place(node))
 
     def _get_subscript(self, node: ast.Subscript) -> _Value:
         place = self._place(node)
-        if place.kind in _STORED:
+        if isinstance(node.slice, ast.Slice):  # a column from there on
+            return place
+        return self._value_at(place)
+
+    def _value_at(self, place: _Value) -> _Value:
+        """Return the number or the column at a place; a row or a nested table is its place."""
+        if isinstance(place.kind, ColumnKind):
+            return self._get(place)
+        if isinstance(place.kind, str):
             return self._read(place)
         return place
 

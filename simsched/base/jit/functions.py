@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from simsched.base.errors import SimschedError
-from simsched.base.jit.tables import Row, Table, kind_of
+from simsched.base.jit.tables import ColumnKind, Row, Table, kind_of
 
 F = TypeVar("F")
 
@@ -158,10 +158,14 @@ def units_of(entry: FunctionType) -> dict[str, SourceFile]:
     return units
 
 
-def _rows_of(table: type[Row | Table]) -> list[str]:
-    """Return how the rows of a table lie in memory, whose classes its file may not name."""
-    elements = [getattr(kind, "element", None) for _, kind in table.fields.values()]
-    return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
+def _layouts_in(table: type[Row | Table]) -> list[str]:
+    """Return how the rows and the nested tables of a table lie in memory; its file may not name their classes."""
+    layouts = []
+    for _, kind in table.fields.values():
+        inside = kind.element if isinstance(kind, ColumnKind) else kind
+        if isinstance(inside, type):
+            layouts += [repr(inside.fields), *_layouts_in(inside)]
+    return layouts
 
 
 def digest_of(units: Mapping[str, SourceFile]) -> str:
@@ -170,7 +174,7 @@ def digest_of(units: Mapping[str, SourceFile]) -> str:
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
         numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
         tables = [
-            (name, repr(value.fields), *_rows_of(value))
+            (name, repr(value.fields), *_layouts_in(value))
             for name, value in unit.names.items()
             if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
         ]

@@ -1,11 +1,12 @@
 """Tables: the memory that native functions work on, declared once, with names and types.
 
-A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Machine code takes a
-table as the address of its words; interpreted functions take the object. Both see the same memory.
+A `Row` is a record of named numbers, a `Table` numbers, columns and further tables. Columns hold numbers or rows.
+Machine code takes a table as the address of its words; interpreted functions take the object. Both see the same memory.
+The words of a nested table are among the words of the table that has it: native code adds an offset to the address.
 """
 
 import ctypes
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from types import CodeType
 from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
 
@@ -107,6 +108,9 @@ class Row:
         self._i = i
 
     def __init_subclass__(cls) -> None:
+        for name in cls.__annotations__:
+            if hasattr(Row, name) or name in Row.__annotations__:
+                raise TypeError(f"{cls.__name__}: {name!r} is a name that all rows have; take another")
         codes = {name: _code_of_field(cls, name, _DTYPES) for name in cls.__annotations__}
         cls.dtype = np.dtype(list(codes.items()), align=True)
         cls.fields = {name: (cls.dtype.fields[name][1], code) for name, code in codes.items()}  # type: ignore[index]
@@ -175,26 +179,26 @@ def kind_of(annotation: Any) -> Any:
 
 
 def length(expression: str) -> Any:
-    """Let a table make a column where none is given: of so many numbers or rows, computed from its own numbers."""
+    """Let a table make a column where none is given: the number of its rows, computed from the table's numbers."""
     return expression
 
 
 class Table:
-    """Numbers and columns that a piece of machine code works on.
+    """Numbers, columns and nested tables that a piece of machine code works on.
 
-    Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`). Where no column is given,
-    one with a `length` is made, of zeros; another is missing: native functions see None.
+    Subclasses declare numbers (`i8`, `f8`), columns (`Column[i4]`, `Rows[Device]`) and tables, by their classes. Where
+    no column is given, one with a `length` is made, of zeros; another is missing: native functions see None.
 
     Parameters
     ----------
     values
-        Numbers, 0 where not given, and columns by name: C-contiguous arrays of the declared type, which are used
-        and not copied.
+        Numbers, 0 where not given; columns: C-contiguous arrays of the declared type, which are used and not copied;
+        and of nested tables mappings of their values.
 
     Raises
     ------
     TypeError, ValueError
-        If there is no such number or column, or a column is of another type, not contiguous or too short.
+        If there is no such number, column or table, or a column is of another type, not contiguous or too short.
 
     Examples
     --------
@@ -206,61 +210,112 @@ class Table:
     >>> sums["values"][:] = 1.5
     >>> sums.values[2], sums["values"]
     (1.5, array([1.5, 1.5, 1.5]))
+    >>> class Exam(Table):
+    ...     weight: f8
+    ...     sums: Sums
+    >>> exam = Exam(weight=0.5, sums={"n": 2})
+    >>> exam.sums.total = 7.0
+    >>> exam.weight * exam.sums.total, len(exam.sums["values"])
+    (3.5, 2)
     """
 
-    __slots__ = ("_arrays", "_memory", "_reals", "_seen", "_words", "address")
+    __slots__ = ("_arrays", "_memory", "_nested", "_reals", "_seen", "_words", "address")
     fields: ClassVar[dict[str, tuple[int, Any]]]
-    """Of each number and column: its offset in bytes, of a column that of its address; its code or `ColumnKind`."""
+    """Offset in bytes and kind of each field: a number and its code, the address of a column and its `ColumnKind`, or
+    the words of a nested table and its class."""
+    _size: ClassVar[int]  # number of words of 64 bits, with the words of nested tables
     _made: ClassVar[list[tuple[str, int]]]  # columns with a length, and the bytes of a row
     _lengths: ClassVar[CodeType]
+    _tables: ClassVar[list[tuple[str, int, type["Table"]]]]  # nested tables: name, first word, class
 
     def __init_subclass__(cls) -> None:
         cls.fields = {}
+        cls._size = 0
         cls._made = []
+        cls._tables = []
         lengths = []
-        for k, (name, annotation) in enumerate(cls.__annotations__.items()):
-            column = column_of(annotation)
-            cls.fields[name] = 8 * k, column or _code_of_field(cls, name, ("i8", "f8"))
-            if column and name in cls.__dict__:
-                cls._made.append((name, dtype_of(column.element).itemsize))
-                lengths.append(cls.__dict__[name])
-            setattr(cls, name, _column(name) if column else _number(k, cls.fields[name][1]))
+        for name, annotation in cls.__annotations__.items():
+            k = cls._size
+            kind = kind_of(annotation)
+            if hasattr(Table, name) or name in Table.__annotations__:
+                raise TypeError(f"{cls.__name__}: {name!r} is a name that all tables have; take another")
+            if isinstance(kind, type) and issubclass(kind, Table):
+                cls._tables.append((name, k, kind))
+                cls._size += kind._size
+                setattr(cls, name, _table(name))
+            elif isinstance(kind, ColumnKind):
+                cls._size += 1
+                if name in cls.__dict__:
+                    cls._made.append((name, dtype_of(kind.element).itemsize))
+                    lengths.append(cls.__dict__[name])
+                setattr(cls, name, _column(name))
+            else:
+                cls._size += 1
+                kind = _code_of_field(cls, name, ("i8", "f8"))
+                setattr(cls, name, _number(k, kind))
+            cls.fields[name] = 8 * k, kind
         cls._lengths = compile(f"[{', '.join(lengths)}]", "<length>", "eval")
 
     def __init__(self, **values: Any) -> None:
-        words = np.zeros(len(self.fields), np.int64)
-        self.address = address(words)
+        words = np.zeros(self._size, np.int64)
+        self._take(words.data, words.view(np.float64).data, address(words), values)
+        self._make()
+
+    def _take(self, words: memoryview, reals: memoryview, place: int, values: Mapping[str, Any]) -> None:
+        """Use words at an address, and set the values that are given, with those of nested tables."""
+        self.address = place
         """Where its words lie."""
-        self._words = words.data
-        self._reals = words.view(np.float64).data
+        self._words = words
+        self._reals = reals
         self._arrays: dict[str, Array] = {}
         self._seen: dict[str, Any] = {}
+        self._nested: dict[str, Table] = {}
+        for name, first, kind in self._tables:
+            table = self._nested[name] = kind.__new__(kind)
+            inside = values.get(name, {})
+            if not isinstance(inside, Mapping):
+                raise TypeError(
+                    f"{type(self).__name__}: {name} is a table; give a mapping of its values, not {inside!r}"
+                )
+            end = first + kind._size
+            table._take(words[first:end], reals[first:end], place + 8 * first, inside)
         for name, value in values.items():
-            if name not in self.fields:
-                raise TypeError(f"{type(self).__name__} has no {name!r}")
-            if isinstance(self.fields[name][1], str):
+            kind = self.fields.get(name, (0, None))[1]
+            if isinstance(kind, str):
                 setattr(self, name, value)
-            else:
+            elif isinstance(kind, ColumnKind):
                 self[name] = value
-        self._make(values)
+            elif kind is None:
+                raise TypeError(f"{type(self).__name__} has no {name!r}")
 
-    def _make(self, values: dict[str, Any]) -> None:
+    def _make(self) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
-        numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
+        tables = [self]
+        for table in tables:  # which gets longer meanwhile
+            tables += table._nested.values()
         end = 0
         starts = []
-        for (name, itemsize), n in zip(self._made, eval(self._lengths, {"max": max}, numbers), strict=True):
-            if values.get(name) is None:
-                starts.append((name, end, n))
-                end += -(-n * itemsize // _LINE) * _LINE
-            elif values[name].size < n:
-                raise ValueError(f"{type(self).__name__}: {name} has {values[name].size} rows, and needs {n}")
-        self._memory = np.zeros(end + _LINE, np.uint8)
-        memory = address(self._memory)
-        begin = -memory % _LINE
-        for name, start, n in starts:
-            self._words[self.fields[name][0] >> 3] = memory + begin + start
-            self._seen[name] = begin + start, n
+        for table in tables:
+            for (name, itemsize), n in zip(table._made, table._count_rows(), strict=True):
+                array = table._arrays.get(name)
+                if array is None:
+                    starts.append((table, name, end, n))
+                    end += -(-n * itemsize // _LINE) * _LINE
+                elif array.size < n:
+                    raise ValueError(f"{type(table).__name__}: {name} has {array.size} rows, and needs {n}")
+        memory = np.zeros(end + _LINE, np.uint8)
+        place = address(memory)
+        begin = -place % _LINE
+        for table in tables:
+            table._memory = memory
+        for table, name, start, n in starts:
+            table._words[table.fields[name][0] >> 3] = place + begin + start
+            table._seen[name] = begin + start, n
+
+    def _count_rows(self) -> list[int]:
+        """Return the number of rows of each column with a length."""
+        numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
+        return cast("list[int]", eval(self._lengths, {"max": max}, numbers))
 
     def _dtype(self, name: str) -> np.dtype[Any]:
         return dtype_of(self.fields[name][1].element)
@@ -295,6 +350,10 @@ class Table:
             element = self.fields[name][1].element
             found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
         return found
+
+
+def _table(name: str) -> property:
+    return property(lambda table: table._nested[name])
 
 
 def _column(name: str) -> property:
