@@ -163,7 +163,7 @@ def _layouts_in(table: type[Row | Table]) -> list[str]:
     layouts = []
     for _, kind in table.fields.values():
         inside = kind.element if isinstance(kind, ColumnKind) else kind
-        if isinstance(inside, type):
+        if isinstance(inside, type) and issubclass(inside, Row | Table):
             layouts += [repr(inside.fields), *_layouts_in(inside)]
     return layouts
 

@@ -270,6 +270,7 @@ class Table:
         self._arrays: dict[str, Array] = {}
         self._seen: dict[str, Any] = {}
         self._nested: dict[str, Table] = {}
+        self._memory: Array  # of the columns that the table makes
         for name, first, kind in self._tables:
             table = self._nested[name] = kind.__new__(kind)
             inside = values.get(name, {})
