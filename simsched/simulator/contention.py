@@ -71,7 +71,7 @@ class LaneWork(Row):
     unissued: i8
     resident: i8
     residency: i8  # blocks that its SMs hold at once
-    sms: i8  # number of SMs on which it may have blocks
+    sms: i8  # number of SMs on which its lane may have blocks
     crowd: i8
     peak: i8
     top: i8  # resident blocks beyond the layers that fill all SMs: 1 to the number of SMs
@@ -79,6 +79,8 @@ class LaneWork(Row):
     row: i4
     place: i4
     n_cohorts: i4
+    device: i4  # of its lane
+    rooms: i4  # the room of its lane's partition, -1 if it has none
 
 
 class Cohort(Row):

@@ -6,10 +6,11 @@ from simsched.base.jit import native
 from simsched.model import LAUNCH, RECORD, WAIT
 from simsched.simulator.clock import COMPLETE, RELEASE, join, push, wake
 from simsched.simulator.contention import begin_kernel, is_later
-from simsched.simulator.device import LEAST_UNIT, enter, set_up
+from simsched.simulator.device import enter
 from simsched.simulator.dispatchers import arrive_at_collective, dispatch_later, end_kernel, share_links_later
 from simsched.simulator.exchanges import follow_last
 from simsched.simulator.hosts import happen
+from simsched.simulator.launch_work import LEAST_UNIT, set_up
 from simsched.simulator.links import begin_flow
 from simsched.simulator.recording import COPY_SPAN, KERNEL_SPAN, WAIT_SPAN, add_span
 from simsched.simulator.state import (
@@ -24,8 +25,10 @@ from simsched.simulator.state import (
     WAIT_PASS,
     WAIT_REACHED,
     WAIT_RELEASED,
+    ClockTable,
     Item,
     Lane,
+    LaneTable,
     State,
 )
 
@@ -34,34 +37,36 @@ SHORT: Final = 100.0
 
 
 @native
-def run_lane(s: State, number: int) -> None:
+def run_lane(run: State, number: int) -> None:
     """Continue a stream until it has to wait."""
-    lane = s.lanes[number]
+    clock = run.clock
+    items = run.lanes.items
+    lane = run.lanes.rows[number]
     while True:
         if lane.state == NEXT:
             if lane.head == lane.tail:
                 lane.state = ASLEEP
                 return
-            issued = s.items[lane.head].issued
-            if issued > s.limit:  # its host is ahead
-                push(s, issued, RELEASE, number)
+            issued = items[lane.head].issued
+            if issued > clock.limit:  # its host is ahead
+                push(clock, issued, RELEASE, number)
                 return
-            lane.issued = min(issued, s.now)
-        item = s.items[lane.head]
+            lane.issued = min(issued, clock.now)
+        item = items[lane.head]
         action = item.code & 3
         over = True
         if action == LAUNCH:
-            over = _launch(s, lane, number, item)
+            over = _launch(run, lane, number, item)
         elif action == WAIT:
-            over = _wait(s, lane, number, item)
+            over = _wait(run, lane, number, item)
         elif action == RECORD:
             if is_later(lane.issued, lane.time):
                 cause = item.cause
             else:
                 cause = lane.cause
-            happen(s, s.events[item.argument], s.now, cause)
+            happen(clock, run.events.rows[item.argument], clock.now, cause)
         else:
-            over = _copy(s, lane, number, item.argument)
+            over = _copy(run, lane, number, item.argument)
         if not over:
             return
         lane.state = NEXT
@@ -69,183 +74,204 @@ def run_lane(s: State, number: int) -> None:
 
 
 @native
-def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
+def _launch(run: State, lane: Lane, number: int, item: Item) -> bool:
     """Continue a launch; return whether it is complete."""
+    clock = run.clock
     i = item.code >> 2
     row = item.argument
-    device = s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
-        lane.ended = s.now
-        if s.recording and s.launches[row].meeting >= 0:
-            follow_last(s, number)
-        _end_work(s, lane, number, KERNEL_SPAN, row)
-        drained = s.events[2 * s.n_events + lane.device]
-        # of kernels that end together, the last one in the order of launches
-        if s.recording and (s.now > device.last_time or row > device.last_row):
-            device.last_time = s.now
-            device.last_row = row
-            drained.cause = lane.cause
-        device.outstanding -= 1
-        if not device.outstanding:
-            happen(s, drained, s.now, drained.cause)
+        _end_launch(run, lane, number, row)
         return True
-    if s.launches[row].follows:
+    if run.devices.launches[row].follows:
         free = lane.time
     else:
         free = lane.free
     if lane.state == NEXT:
         lane.state = LAUNCH_PASS
-        if s.now < free:
-            push(s, free, RELEASE, number)
+        if clock.now < free:
+            push(clock, free, RELEASE, number)
             return False
     if lane.state == LAUNCH_PASS:
-        if not _pass_connection(s, lane, number, i):
+        if not _pass_connection(clock, run.lanes, lane, number, i):
             return False
-        _find_cause(s, lane, free)
+        if run.record.active:
+            _find_cause(run.lanes, lane, free)
         lane.state = LAUNCH_JOINED
-        if s.captured and s.join[i] > 0.0:
-            push(s, s.now + s.join[i], RELEASE, number)
+        if run.program.captured and run.program.join[i] > 0.0:
+            push(clock, clock.now + run.program.join[i], RELEASE, number)
             return False
-    lane.ready = s.now
+    lane.ready = clock.now
     lane.state = LAUNCH_OVER
-    set_up(s, row, number, lane.device, i)
-    launch = s.launches[row]
-    work = s.work[number]
-    if launch.meeting >= 0:
-        if device.contention and launch.blocks > 0:
-            begin_kernel(work, min(launch.blocks, work.residency))
-            enter(s, lane.device, number)
-            dispatch_later(s, lane.device)
-        else:
-            arrive_at_collective(s, number)
-    elif not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-        work.start = s.now
-        push(s, s.now + work.solo, COMPLETE, number)
-    elif work.unit < LEAST_UNIT:
-        work.start = s.now
-        end_kernel(s, number)
-    else:
-        begin_kernel(work, launch.blocks)
-        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0 and lane.rooms < 0
-        if is_alone and work.unit > SHORT * (s.limit - s.now):
-            device.alone = number
-        else:
-            enter(s, lane.device, number)
-        dispatch_later(s, lane.device)
+    set_up(run.devices, run.samples, number, row, run.program.launch_op[row], i, clock.now)
+    _begin_launch(run, lane, number, row)
     return False
 
 
 @native
-def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
-    """End the kernel or the copy that runs on a lane."""
-    if s.recording:
-        work = s.work[number]
-        span = add_span(s, kind, item, lane.device, work.start, s.now)
-        if kind == KERNEL_SPAN:
-            span.op = s.launch_op[item]
+def _begin_launch(run: State, lane: Lane, number: int, row: int) -> None:
+    """Give a launch to the dispatcher of its device, or schedule its end where nothing is shared."""
+    clock = run.clock
+    devices = run.devices
+    device = devices.rows[lane.device]
+    launch = devices.launches[row]
+    work = devices.work[number]
+    if launch.meeting >= 0:
+        if device.contention and launch.blocks > 0:
+            begin_kernel(work, min(launch.blocks, work.residency))
+            enter(devices, lane.device, number, clock.now)
+            dispatch_later(clock, devices, lane.device)
         else:
-            span.op = s.copy_op[item]
+            arrive_at_collective(run, number)
+    elif not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        work.start = clock.now
+        push(clock, clock.now + work.solo, COMPLETE, number)
+    elif work.unit < LEAST_UNIT:
+        work.start = clock.now
+        end_kernel(clock, work, number)
+    else:
+        begin_kernel(work, launch.blocks)
+        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0 and lane.rooms < 0
+        if is_alone and work.unit > SHORT * (clock.limit - clock.now):
+            device.alone = number
+        else:
+            enter(devices, lane.device, number, clock.now)
+        dispatch_later(clock, devices, lane.device)
+
+
+@native
+def _end_launch(run: State, lane: Lane, number: int, row: int) -> None:
+    """End the kernel of a launch, and mark its device as idle if it was the last one."""
+    now = run.clock.now
+    device = run.devices.rows[lane.device]
+    lane.ended = now
+    if run.record.active and run.devices.launches[row].meeting >= 0:
+        follow_last(run.collectives, run.devices, lane, number)
+    _end_work(run, lane, number, KERNEL_SPAN, row)
+    drained = run.events.rows[2 * run.events.n + lane.device]
+    # of kernels that end together, the last one in the order of launches
+    if run.record.active and (now > device.last_time or row > device.last_row):
+        device.last_time = now
+        device.last_row = row
+        drained.cause = lane.cause
+    device.outstanding -= 1
+    if not device.outstanding:
+        happen(run.clock, drained, now, drained.cause)
+
+
+@native
+def _end_work(run: State, lane: Lane, number: int, kind: int, item: int) -> None:
+    """End the kernel or the copy that runs on a lane, and record its span."""
+    now = run.clock.now
+    if run.record.active:
+        work = run.devices.work[number]
+        span = add_span(run.record, kind, item, lane.device, work.start, now)
+        if kind == KERNEL_SPAN:
+            span.op = run.program.launch_op[item]
+        else:
+            span.op = run.program.copy_op[item]
         span.stream = lane.stream
         span.cause = lane.span_cause
         span.ready = lane.ready
         span.solo = work.solo
-        lane.cause = lane.free_cause = s.n_spans - 1
-    lane.time = s.makespan = s.now
-    lane.free = s.now + lane.gap
+        lane.cause = lane.free_cause = run.record.n_spans - 1
+    lane.time = run.makespan = now
+    lane.free = now + lane.gap
 
 
 @native
-def _find_cause(s: State, lane: Lane, free: float) -> None:
+def _find_cause(lanes: LaneTable, lane: Lane, free: float) -> None:
     """Store the cause of a kernel's or a copy's start: its issue, its predecessor on the stream, or an event."""
-    if s.recording:
-        if is_later(lane.issued, max(free, lane.time)):
-            lane.span_cause = s.items[lane.head].cause
-        else:
-            if is_later(free, lane.time):
-                lane.span_cause = lane.free_cause
-            else:
-                lane.span_cause = lane.cause
+    if is_later(lane.issued, max(free, lane.time)):
+        lane.span_cause = lanes.items[lane.head].cause
+    elif is_later(free, lane.time):
+        lane.span_cause = lane.free_cause
+    else:
+        lane.span_cause = lane.cause
 
 
 @native
-def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
+def _pass_connection(clock: ClockTable, lanes: LaneTable, lane: Lane, number: int, i: int) -> bool:
     """Remove instruction `i` from its hardware queue if it is the first there, else wait for a change."""
     if lane.connection < 0:
         return True
-    connection = s.connections[lane.connection]
-    if s.passing[connection.head] != i:
-        connection.waiters = join(s, connection.waiters, number)
+    connection = lanes.connections[lane.connection]
+    if lanes.passing[connection.head] != i:
+        connection.waiters = join(clock, connection.waiters, number)
         return False
     connection.head += 1
-    connection.waiters = wake(s, connection.waiters)
+    connection.waiters = wake(clock, connection.waiters)
     return True
 
 
 @native
-def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
+def _wait(run: State, lane: Lane, number: int, item: Item) -> bool:
     """Continue a wait for an event; return whether it is complete."""
+    clock = run.clock
     i = item.code >> 2
-    event = s.events[item.argument]
+    event = run.events.rows[item.argument]
     if lane.state == NEXT:
-        lane.ready = s.now
+        lane.ready = clock.now
         lane.state = WAIT_REACHED
-        if event.time > s.now:
-            event.waiters = join(s, event.waiters, number)
+        if event.time > clock.now:
+            event.waiters = join(clock, event.waiters, number)
             return False
     if lane.state != WAIT_PASS:
         if event.lane == number:
             release = event.time
         else:
             release = event.time + lane.hop
-        if lane.state == WAIT_REACHED and s.now < release:
+        if lane.state == WAIT_REACHED and clock.now < release:
             lane.state = WAIT_RELEASED
-            push(s, release, RELEASE, number)
+            push(clock, release, RELEASE, number)
             return False
-        if s.recording:
+        if run.record.active:
             if is_later(release, lane.time):
                 lane.cause = event.cause
-            if s.now > lane.ready:
-                span = add_span(s, WAIT_SPAN, i, lane.device, lane.ready, s.now)
+            if clock.now > lane.ready:
+                span = add_span(run.record, WAIT_SPAN, i, lane.device, lane.ready, clock.now)
                 span.stream = lane.stream
                 span.cause = event.cause
         lane.time = max(lane.time, release)
         lane.state = WAIT_PASS
-    return _pass_connection(s, lane, number, i)
+    return _pass_connection(clock, run.lanes, lane, number, i)
 
 
 @native
-def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
+def _copy(run: State, lane: Lane, number: int, copy: int) -> bool:
     """Continue a copy; return whether it is complete."""
+    clock = run.clock
+    links = run.links
+    work = run.devices.work[number]
     if lane.state == COPY_MOVE:
         lane.state = COPY_OVER
-        begin_flow(s, number, copy)
-        share_links_later(s)
+        begin_flow(links, run.devices, number, copy, clock.now)
+        share_links_later(clock, links)
         return False
     if lane.state == COPY_OVER:
-        _end_work(s, lane, number, COPY_SPAN, copy)
+        _end_work(run, lane, number, COPY_SPAN, copy)
         return True
     # In a captured graph a copy is a node like a kernel; copies of a stream follow without a gap.
-    if s.captured:
+    if run.program.captured:
         free = lane.free
     else:
         free = lane.time
-    if lane.state == NEXT and s.now < free:
+    if lane.state == NEXT and clock.now < free:
         lane.state = COPY_READY
-        push(s, free, RELEASE, number)
+        push(clock, free, RELEASE, number)
         return False
-    _find_cause(s, lane, free)
-    time = s.copy_exact[copy]
+    if run.record.active:
+        _find_cause(run.lanes, lane, free)
+    time = links.copy_exact[copy]
     nbytes = 0.0
-    work = s.work[number]
     if time != time:  # NaN: no time is given
-        time = s.routes[s.copy_route[copy]].latency
-        nbytes = s.copy_nbytes[copy]
-    if s.recording:
-        work.solo = time + (nbytes / s.routes[s.copy_route[copy]].rate if nbytes > 0 else 0.0)
-    lane.ready = work.start = s.now
+        time = links.routes[links.copy_route[copy]].latency
+        nbytes = links.copy_nbytes[copy]
+    if run.record.active:
+        work.solo = time + (nbytes / links.routes[links.copy_route[copy]].rate if nbytes > 0 else 0.0)
+    lane.ready = work.start = clock.now
     if nbytes > 0:
         lane.state = COPY_MOVE
     else:
         lane.state = COPY_OVER
-    push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
+    push(clock, clock.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
     return False

@@ -157,6 +157,18 @@ def test_columns_of_nested_tables_are_given_or_made_and_do_not_overlap():
     assert city["streets"].tolist() == [-1, -1, -1]
 
 
+def test_values_are_updated_in_nested_tables():
+    delays = np.ones(2)
+    city = City(people=1, first={"airport": {"n": 1, "delays": np.zeros(2)}})
+    assert city.first.airport.delays[1] == 0.0
+    city.update(people=5, first={"level": 3, "airport": {"delays": delays, "now": 0.5}})
+    assert (city.people, city.first.level, city.first.airport.now, city.first.airport.delays[1]) == (5, 3, 0.5, 1.0)
+    city.first.update(airport={"delays": None})
+    assert city.first.airport.delays is None
+    with pytest.raises(TypeError, match=r"^Airport has no 'gates'$"):
+        city.first.update(airport={"gates": 3})
+
+
 def test_a_nested_table_lives_as_long_as_it_is_used():
     airport = City(people=1, first={"airport": {"n": 2, "width": 1}}).first.airport
     airport["grid"][:] = 5
@@ -196,3 +208,12 @@ def test_refusals_in_nested_tables(values, error):
 def test_declarations_that_are_refused(base, name, hint, error):
     with pytest.raises(TypeError, match=error):
         type("Odd", (base,), {"__annotations__": {name: hint}, "__slots__": ()})
+
+
+@pytest.mark.parametrize(
+    ("expression", "word"), [("m", "m"), ("2 * n + x", "x"), ("max(n, rows)", "rows"), ("min(n, 2)", "min")]
+)
+def test_lengths_name_whole_numbers_of_their_table(expression, word):
+    hints = {"n": i8, "x": f8, "rows": Column[i8]}
+    with pytest.raises(TypeError, match=rf"^Odd: the length of rows names '{word}', which is no i8 of the table$"):
+        type("Odd", (Table,), {"__annotations__": hints, "__slots__": (), "rows": length(expression)})

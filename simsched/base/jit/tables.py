@@ -6,6 +6,7 @@ The words of a nested table are among the words of the table that has it: native
 """
 
 import ctypes
+import re
 from collections.abc import Callable, Collection, Mapping
 from types import CodeType
 from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
@@ -25,6 +26,7 @@ f8 = Annotated[float, "f8"]
 
 _KINDS: Final[dict[Any, str]] = {int: "i64", float: "double", bool: "i1", None: "void"}  # as LLVM names them
 _DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}  # by code
+_OF_LENGTHS: Final = ("max", "if", "else")  # words of lengths that are not numbers of the table
 _LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
 
 
@@ -219,142 +221,194 @@ class Table:
     (3.5, 2)
     """
 
-    __slots__ = ("_arrays", "_memory", "_nested", "_reals", "_seen", "_words", "address")
+    __slots__ = ("_arrays", "_first", "_nested", "_reals", "_seen", "_words", "address")
     fields: ClassVar[dict[str, tuple[int, Any]]]
     """Offset in bytes and kind of each field: a number and its code, the address of a column and its `ColumnKind`, or
     the words of a nested table and its class."""
     _size: ClassVar[int]  # number of words of 64 bits, with the words of nested tables
-    _made: ClassVar[list[tuple[str, int]]]  # columns with a length, and the bytes of a row
-    _lengths: ClassVar[CodeType]
-    _tables: ClassVar[list[tuple[str, int, type["Table"]]]]  # nested tables: name, first word, class
+    _made: ClassVar[list["_MadeColumn"]]  # columns with a length, with the columns of nested tables
+    _lengths: ClassVar[CodeType | None]  # of these columns, compiled when a table is first made
 
     def __init_subclass__(cls) -> None:
         cls.fields = {}
         cls._size = 0
         cls._made = []
-        cls._tables = []
-        lengths = []
+        lengths = {}  # own columns that are made: their places
         for name, annotation in cls.__annotations__.items():
-            k = cls._size
+            word = cls._size
             kind = kind_of(annotation)
             if hasattr(Table, name) or name in Table.__annotations__:
                 raise TypeError(f"{cls.__name__}: {name!r} is a name that all tables have; take another")
             if isinstance(kind, type) and issubclass(kind, Table):
-                cls._tables.append((name, k, kind))
                 cls._size += kind._size
-                setattr(cls, name, _table(name))
+                for column in kind._made:
+                    length = _shift_words(column.length, word)
+                    cls._made.append(column._replace(word=word + column.word, length=length))
+                setattr(cls, name, _table(word, kind))
             elif isinstance(kind, ColumnKind):
                 cls._size += 1
                 if name in cls.__dict__:
-                    cls._made.append((name, dtype_of(kind.element).itemsize))
-                    lengths.append(cls.__dict__[name])
+                    lengths[name] = len(cls._made)
+                    cls._made.append(_MadeColumn(cls, name, word, dtype_of(kind.element).itemsize, cls.__dict__[name]))
                 setattr(cls, name, _column(name))
             else:
                 cls._size += 1
                 kind = _code_of_field(cls, name, ("i8", "f8"))
-                setattr(cls, name, _number(k, kind))
-            cls.fields[name] = 8 * k, kind
-        cls._lengths = compile(f"[{', '.join(lengths)}]", "<length>", "eval")
+                setattr(cls, name, _number(word, kind))
+            cls.fields[name] = 8 * word, kind
+        for name, i in lengths.items():
+            cls._made[i] = cls._made[i]._replace(length=_length_by_words(cls, name, cls._made[i].length))
+        cls._lengths = None
 
     def __init__(self, **values: Any) -> None:
         words = np.zeros(self._size, np.int64)
-        self._take(words.data, words.view(np.float64).data, address(words), values)
+        self.address = address(words)
+        """Where its words lie."""
+        self._words = words.data
+        self._reals = words.view(np.float64).data
+        # Columns and nested tables by the number of their first word; a nested table shares these with its table.
+        self._first = 0
+        self._arrays: dict[int, Array] = {}
+        self._seen: dict[int, Any] = {}
+        self._nested: dict[int, Table] = {}
+        self._take(type(self), 0, values)
         self._make()
 
-    def _take(self, words: memoryview, reals: memoryview, place: int, values: Mapping[str, Any]) -> None:
-        """Use words at an address, and set the values that are given, with those of nested tables."""
-        self.address = place
-        """Where its words lie."""
-        self._words = words
-        self._reals = reals
-        self._arrays: dict[str, Array] = {}
-        self._seen: dict[str, Any] = {}
-        self._nested: dict[str, Table] = {}
-        self._memory: Array  # of the columns that the table makes
-        for name, first, kind in self._tables:
-            table = self._nested[name] = kind.__new__(kind)
-            inside = values.get(name, {})
-            if not isinstance(inside, Mapping):
-                raise TypeError(
-                    f"{type(self).__name__}: {name} is a table; give a mapping of its values, not {inside!r}"
-                )
-            end = first + kind._size
-            table._take(words[first:end], reals[first:end], place + 8 * first, inside)
+    def update(self, **values: Any) -> None:
+        """Set some values, given as for a new table; columns of nested tables, too."""
+        self._take(type(self), 0, values)
+
+    def _take(self, table: "type[Table]", first: int, values: Mapping[str, Any]) -> None:
+        """Set the values that are given, of this table or of a nested one whose words begin at a number."""
+        fields = table.fields
         for name, value in values.items():
-            kind = self.fields.get(name, (0, None))[1]
-            if isinstance(kind, str):
-                setattr(self, name, value)
-            elif isinstance(kind, ColumnKind):
-                self[name] = value
-            elif kind is None:
-                raise TypeError(f"{type(self).__name__} has no {name!r}")
+            if name not in fields:
+                raise TypeError(f"{table.__name__} has no {name!r}")
+            offset, kind = fields[name]
+            word = first + (offset >> 3)
+            if type(kind) is str:
+                numbers = self._words if kind == "i8" else self._reals
+                numbers[word] = value
+            elif type(kind) is ColumnKind:
+                self._put(kind, word, value, table, name)
+            elif isinstance(value, Mapping):
+                self._take(kind, word, value)
+            else:
+                raise TypeError(f"{table.__name__}: {name} is a table; give a mapping of its values, not {value!r}")
 
     def _make(self) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
-        tables = [self]
-        for table in tables:  # which gets longer meanwhile
-            tables += table._nested.values()
+        cls = type(self)
+        if cls._lengths is None:
+            cls._lengths = compile(f"[{', '.join(column.length for column in cls._made)}]", "<length>", "eval")
+        lengths = eval(cls._lengths, {"max": max}, {"words": self._words})
         end = 0
-        starts = []
-        for table in tables:
-            for (name, itemsize), n in zip(table._made, table._count_rows(), strict=True):
-                array = table._arrays.get(name)
-                if array is None:
-                    starts.append((table, name, end, n))
-                    end += -(-n * itemsize // _LINE) * _LINE
-                elif array.size < n:
-                    raise ValueError(f"{type(table).__name__}: {name} has {array.size} rows, and needs {n}")
+        places = []
+        for (table, name, word, itemsize, _), n in zip(cls._made, lengths, strict=True):
+            array = self._arrays.get(word)
+            if array is None:
+                places.append((word, end, n))
+                end += -(-n * itemsize // _LINE) * _LINE
+            elif array.size < n:
+                raise ValueError(f"{table.__name__}: {name} has {array.size} rows, and needs {n}")
         memory = np.zeros(end + _LINE, np.uint8)
         place = address(memory)
         begin = -place % _LINE
-        for table in tables:
-            table._memory = memory
-        for table, name, start, n in starts:
-            table._words[table.fields[name][0] >> 3] = place + begin + start
-            table._seen[name] = begin + start, n
+        for word, start, n in places:
+            self._words[word] = place + begin + start
+            self._seen[word] = memory, begin + start, n
 
-    def _count_rows(self) -> list[int]:
-        """Return the number of rows of each column with a length."""
-        numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
-        return cast("list[int]", eval(self._lengths, {"max": max}, numbers))
-
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        return dtype_of(self.fields[name][1].element)
+    def _word(self, name: str) -> int:
+        """Return the number of the first word of a field, in the words of the outermost table."""
+        return self._first + (self.fields[name][0] >> 3)
 
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
-        found = self._arrays.get(name)
-        if found is None:
-            (start, n) = self._seen.pop(name)
-            dtype = self._dtype(name)
-            found = self._arrays[name] = self._memory[start : start + n * dtype.itemsize].view(dtype)
-        return found
+        word = self._word(name)
+        array = self._arrays.get(word)
+        if array is None:
+            memory, start, n = self._seen.pop(word)
+            dtype = dtype_of(self.fields[name][1].element)
+            array = self._arrays[word] = memory[start : start + n * dtype.itemsize].view(dtype)
+        return array
 
     def __setitem__(self, name: str, array: Array | None) -> None:
         """Use an array as a column; None: the column is missing."""
-        self._seen.pop(name, None)
-        self._arrays.pop(name, None)
-        if array is not None:
-            if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
-                raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")
-            self._arrays[name] = array
+        offset, kind = self.fields[name]
+        self._put(kind, offset >> 3, array, type(self), name)
+
+    def _put(self, kind: ColumnKind, word: int, array: Array | None, table: "type[Table]", name: str) -> None:
+        """Use an array as a column, with a word for its address; the table and the name are for errors."""
+        key = self._first + word
         if array is None:
-            self._words[self.fields[name][0] >> 3] = 0
+            self._words[word] = 0
+            self._arrays.pop(key, None)
         else:
-            self._words[self.fields[name][0] >> 3] = address(array)
+            dtype = dtype_of(kind.element)
+            if array.dtype != dtype or not array.flags.c_contiguous:
+                raise TypeError(f"{table.__name__}: {name} is not contiguous {dtype}: {array.dtype}")
+            self._words[word] = address(array)
+            self._arrays[key] = array
+        if self._seen:
+            self._seen.pop(key, None)
 
     def _view(self, name: str) -> Any:
         """Return a column as interpreted functions see it."""
-        found = self._seen.get(name)
-        if not isinstance(found, Column | Rows) and self._words[self.fields[name][0] >> 3]:
+        word = self._word(name)
+        view = self._seen.get(word)
+        if not isinstance(view, Column | Rows) and self._words[word - self._first]:
             array = self[name].reshape(-1)
             element = self.fields[name][1].element
-            found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
-        return found
+            view = self._seen[word] = Column(array) if isinstance(element, str) else element.over(array)
+        return view
+
+    def _part(self, word: int, kind: "type[Table]") -> Any:
+        """Return a nested table, whose words begin at a number among the words of this one."""
+        table = self._nested.get(self._first + word)
+        if table is None:
+            table = self._nested[self._first + word] = kind.__new__(kind)
+            table.address = self.address + 8 * word
+            table._words = self._words[word : word + kind._size]
+            table._reals = self._reals[word : word + kind._size]
+            table._first = self._first + word
+            table._arrays = self._arrays
+            table._seen = self._seen
+            table._nested = self._nested
+        return table
 
 
-def _table(name: str) -> property:
-    return property(lambda table: table._nested[name])
+class _MadeColumn(NamedTuple):
+    """A column that a table makes, of the table or of one nested in it."""
+
+    table: type[Table]
+    name: str
+    word: int  # number of the word that has its address
+    itemsize: int  # bytes of a number or a row
+    length: str  # an expression of the words
+
+
+def _length_by_words(table: type[Table], name: str, expression: str) -> str:
+    """Return the length of a column as an expression of the words, given as one of the numbers of its table."""
+
+    def place(match: re.Match[str]) -> str:
+        word = match[0]
+        if word in _OF_LENGTHS:
+            return word
+        offset, kind = table.fields.get(word, (0, None))
+        if kind != "i8":
+            raise TypeError(f"{table.__name__}: the length of {name} names {word!r}, which is no i8 of the table")
+        return f"words[{offset >> 3}]"
+
+    return re.sub(r"[^\W\d]\w*", place, expression)
+
+
+def _shift_words(length: str, first: int) -> str:
+    """Return a length for a table that is nested in another one, where its words begin at a number."""
+    return re.sub(r"words\[(\d+)\]", lambda match: f"words[{int(match[1]) + first}]", length)
+
+
+def _table(word: int, kind: type[Table]) -> property:
+    return property(lambda table: table._part(word, kind))
 
 
 def _column(name: str) -> property:
