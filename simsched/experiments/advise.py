@@ -110,6 +110,7 @@ class Advice(Finding):
         All schedulers on the cluster; None once read from a file.
     """
 
+    VIEW = "advice"
     FORMAT = "simsched.advice"
     rows: tuple[Deployment, ...]
     best: str

@@ -114,6 +114,7 @@ class Comparison(Result, Document):
         Name of the row, or of the deployment, that speedups are over; files of before have ``"sequential"``.
     """
 
+    VIEW = "comparison"
     FORMAT = "simsched.comparison"
     INDENT = None
     FILE = _ComparisonFile

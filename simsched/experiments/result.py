@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from simsched.base.codec import Amount, Checked, Count, Document, write
 from simsched.base.errors import MissingDependencyError, SimulationError, WhatIfError
@@ -28,6 +28,9 @@ class Result:
     validation of their folder.
     """
 
+    VIEW: ClassVar[str] = ""
+    """Name under which `simsched.show` has its chart and its sections in a report; without one it is a table there."""
+
     @abstractmethod
     def records(self) -> Sequence[Mapping[str, Any]]:
         """Return plain values by column, a mapping per row."""
@@ -35,11 +38,6 @@ class Result:
     @abstractmethod
     def table(self) -> "TextTable":
         """Return the result as a table of texts."""
-
-    @property
-    def view(self) -> str:
-        """Name of the view in pictures and pages: the name of the class."""
-        return type(self).__name__.lower()
 
     @property
     def columns(self) -> tuple[str, ...]:

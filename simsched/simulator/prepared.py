@@ -1,13 +1,14 @@
 """Layouts of programs and of clusters in the memory of runs, and functions that begin and finish a run."""
 
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
+from simsched.base.memo import Memo, memo
 from simsched.model import COPY, WARP, Cluster, CostModel, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
 from simsched.model.partition import Partition, require_partitions
@@ -136,9 +137,6 @@ def find_streams(s: Search) -> None:
 
 _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
-# Attributes in which a cluster stores its platform, and a program its layout.
-_PLATFORM = "_platform"
-_LAYOUT = "_layout"
 
 
 class Platform:
@@ -146,8 +144,6 @@ class Platform:
 
     Attributes
     ----------
-    cluster
-        The cluster.
     hosts, of_devices
         Columns of `HostTable` and of `DeviceTable`, which a run only reads.
     devices, crowds, channels
@@ -205,23 +201,21 @@ class Platform:
         self.graph_issue, self.graph_join = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
-        self.cluster = cluster
+        self.device_sms = [device.sms for device in devices]
         self._routes = dict[bytes, Routes]()
 
-    def routes(self, source: Ints, target: Ints) -> Routes:
-        """Return the routes from some devices to others; they are computed once."""
+    def routes(self, cluster: Cluster, source: Ints, target: Ints) -> Routes:
+        """Return the routes from some devices of its cluster to others; they are computed once."""
         key = source.tobytes() + target.tobytes()
         if key not in self._routes:
-            self._routes[key] = self.cluster.routes(source, target)
+            self._routes[key] = cluster.routes(source, target)
         return self._routes[key]
 
 
+@memo
 def platform_of(cluster: Cluster) -> Platform:
-    """Return the platform of a cluster; it is computed once and stored with the cluster."""
-    found: Platform | None = cluster.__dict__.get(_PLATFORM)
-    if found is None:
-        found = cluster.__dict__[_PLATFORM] = Platform(cluster)
-    return found
+    """Return the platform of a cluster; it is computed once."""
+    return Platform(cluster)
 
 
 class Layout:
@@ -260,7 +254,7 @@ class Layout:
         if self._meet:
             self._home = program.home
         self._joins = found["joins"].astype(np.bool_)
-        self._begun, values = self._numbers(platform_of(cluster))
+        self._begun, values = self._numbers(cluster)
         n_lanes = len(self._lanes)
         n_meetings = len(program.graph.meetings)
         self._values: dict[str, dict[str, Any]] = {
@@ -377,7 +371,7 @@ class Layout:
         for row, (lane, partition) in zip(rows, self._bound, strict=True):
             d = self._lanes["device"][lane]
             for name in whole.dtype.names or ():
-                row[name] = int(whole[name][d]) * partition.sms // platform.cluster.devices[d].sms
+                row[name] = int(whole[name][d]) * partition.sms // platform.device_sms[d]
         return rows
 
     def _find_ways(self) -> tuple[Ints, Ints] | None:
@@ -393,15 +387,16 @@ class Layout:
         source = np.zeros(len(copies.op), np.int64)
         source[program.argument[rows]] = program.device[rows]
         pairs, self._way[moved] = np.unique(source[moved] * n + copies.device[moved], return_inverse=True)
-        known = platform_of(self.cluster).routes(pairs // n, pairs % n).known
+        known = platform_of(self.cluster).routes(self.cluster, pairs // n, pairs % n).known
         if not known.all():
             copy = program.argument[rows]
             first = copy[np.isnan(copies.transfer[copy]) & ~known[self._way[copy]]][0]
             self.cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
         return pairs // n, pairs % n
 
-    def _numbers(self, platform: Platform) -> tuple[_Columns, _Columns]:
+    def _numbers(self, cluster: Cluster) -> tuple[_Columns, _Columns]:
         """Return initial rows and columns that depend on the numbers of a cluster, by the part that has them."""
+        platform = platform_of(cluster)
         begun: _Columns = {
             "lanes": self._streams(platform),
             "devices": {"rows": platform.devices, "crowds": platform.crowds},
@@ -423,10 +418,10 @@ class Layout:
             devices = begun["devices"]["rows"] = platform.devices.copy()
             devices["graph_issue"] = platform.graph_issue
         if self._meet:
-            loads = loads_on_links(self.program.graph, platform.cluster, self._home)
+            loads = loads_on_links(self.program.graph, cluster, self._home)
             values["collectives"] = columns_of_collectives(loads)
         if self._ways is not None:
-            found = platform.routes(*self._ways)
+            found = platform.routes(cluster, *self._ways)
             routes = np.zeros(len(found.latency), state.CopyRoute.dtype)
             routes["latency"] = found.latency
             routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
@@ -441,7 +436,7 @@ class Layout:
 
     def move(self, cluster: Cluster) -> None:
         """Use another cluster for the next run, which has the same routes and other numbers."""
-        begun, values = self._numbers(platform_of(cluster))
+        begun, values = self._numbers(cluster)
         run = self.take()
         for part, columns in begun.items():
             table = getattr(run, part)
@@ -535,12 +530,15 @@ class Layout:
         return {"rows": lanes, "connections": connections}
 
 
+_last_layout = Memo[Layout]()
+
+
 def layout_of(program: Program, cluster: Cluster) -> Layout:
-    """Return the layout of a program on a cluster; the last one of a program is stored with it."""
-    layout = program.__dict__.get(_LAYOUT)
+    """Return the layout of a program on a cluster; the last one of a program is kept as long as the program lives."""
+    layout = _last_layout.get(program)
     if layout is None or layout.cluster is not cluster:
-        layout = program.__dict__[_LAYOUT] = Layout(program, cluster)
-    return cast(Layout, layout)
+        layout = _last_layout.put(program, Layout(program.check().with_values(), cluster))  # which knows its program
+    return layout
 
 
 def launches_of(layout: Layout, cost: CostModel | None) -> Array:

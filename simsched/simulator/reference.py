@@ -15,7 +15,7 @@ import simpy
 from simpy.core import EmptySchedule
 
 from simsched.base.signals import without_collector
-from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats, Program
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
@@ -188,10 +188,9 @@ class Reference:
     It reads the same columns as the compiled engine, and calls the same functions to share devices and links.
     """
 
-    def __init__(self, layout: Layout, launches: Array, factors: Floats | None) -> None:
-        self._program = layout.program
+    def __init__(self, program: Program, layout: Layout, launches: Array, factors: Floats | None) -> None:
+        self._program = program
         self._cluster = layout.cluster
-        program = layout.program
         self._captured = program.execution == "graph"
         self._run = run = layout.take()
         begin(run, launches, factors)

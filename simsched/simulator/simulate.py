@@ -102,7 +102,7 @@ def simulate(
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(layout, launches, drawn).run()
+        return Reference(program, layout, launches, drawn).run()
     makespan = float(layout.makespans(launches, drawn)[0])
     return Trace.deferred(program, cluster, makespan, lambda: layout.trace_columns(launches, drawn))  # by a second run
 

@@ -173,6 +173,7 @@ class Overlaps(Finding):
         Whether divisions of SMs were tried.
     """
 
+    VIEW = "overlaps"
     FORMAT = "simsched.overlap"
     execution: str
     makespan_us: Amount

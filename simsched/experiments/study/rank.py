@@ -146,6 +146,8 @@ class Ranking(Result):
         Schedulers of the study that have no row yet, and are not ranked.
     """
 
+    VIEW = "ranking"
+
     name: str
     metric: str
     baseline: str

@@ -75,6 +75,8 @@ class Results(Result):
         Rows of the folder that the study no longer names, or whose scheduler's code has changed since.
     """
 
+    VIEW = "results"
+
     study: Study
     rows: tuple[Mapping[str, Any], ...]
     folder: Path | None = None

@@ -74,6 +74,7 @@ class BreakEven(Finding):
         Crossings by rising factor.
     """
 
+    VIEW = "breakeven"
     FORMAT = "simsched.breakeven"
     parameter: str
     value: float | None
@@ -274,6 +275,7 @@ class Robustness(Finding):
         The makespans by schedule, in us, in the order of the draws.
     """
 
+    VIEW = "robustness"
     FORMAT = "simsched.robustness"
     DERIVED = ("rows",)
     sampling: Sampling

@@ -75,6 +75,7 @@ class Explanation(Finding):
         The changes that help most, from the largest gain; at most three, none that gains less than 0.5 %.
     """
 
+    VIEW = "explanation"
     FORMAT = "simsched.explanation"
     scheduler: str
     makespan_us: float

@@ -221,6 +221,7 @@ class Answer(Outcome, Document):
         The old schedule in the changed world; None if it cannot run there, or if it is the schedule after the changes.
     """
 
+    VIEW = "answer"
     FORMAT = "simsched.whatif"
     INDENT = None
     DERIVED = ("results",)

@@ -54,6 +54,7 @@ class Throughput(Finding):
         Whether the period had settled by then (see `throughput`).
     """
 
+    VIEW = "throughput"
     FORMAT = "simsched.throughput"
     RETIRED = dict.fromkeys(("bound_by", "shares"), "simulate the schedule, and ask its trace what is busy")
     in_flight: int

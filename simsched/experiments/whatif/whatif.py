@@ -58,6 +58,7 @@ class Sweep(Finding):
         Makespan in us without the changes of the sweep.
     """
 
+    VIEW = "sweep"
     FORMAT = "simsched.sweep"
     scheduler: str
     parameter: str
@@ -262,6 +263,7 @@ class Sensitivity(Finding):
         Parameters left out, with the reason.
     """
 
+    VIEW = "sensitivity"
     FORMAT = "simsched.sensitivity"
     rows: tuple[Elasticity, ...]
     base_us: float
@@ -475,6 +477,8 @@ class WhatIf(Question):
     `operators`; `gpus`; `device` presets; all other numbers. Changes of one kind are applied one after the other.
     Factors of one parameter multiply; of plain values the last counts.
     """
+
+    VIEW = "whatif"
 
     sweep = sweep
     sensitivity = sensitivity
