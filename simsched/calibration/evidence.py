@@ -18,8 +18,8 @@ from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 from simsched.model.trace import Spans, spans_in, spans_of
-from simsched.simulator.prepared import Layout
-from simsched.simulator.workload import demand_of, launch_devices
+from simsched.simulator.demand import demand_of, launch_devices
+from simsched.simulator.layout import Layout
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 """How the names of runs begin that identify parameters; all others are runs of a graph in place."""

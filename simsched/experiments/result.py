@@ -13,9 +13,9 @@ from simsched.base.codec import Amount, Checked, Count, Document, write
 from simsched.base.errors import MissingDependencyError, SimulationError, WhatIfError
 from simsched.base.io import dump_json
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.text import join_lines, printable, printable_lines
 from simsched.base.units import MS
+from simsched.base.views import VIEWS, as_html, data_frame
 
 WIDTH: Final = 160  # characters of a printed table
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from simsched.base.codec import Count, Document
 from simsched.base.errors import ScheduleError, UnknownNameError
 from simsched.base.memo import Memo
 from simsched.base.numeric import frozen, twice, whole_numbers
-from simsched.base.shown import as_html, frame_of
+from simsched.base.views import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, RowsView

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import EdgeEnd, Instance, place_of, require_finite, transfer
+from simsched.schedulers.instance import EdgeEnd, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
 """Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""

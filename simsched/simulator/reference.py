@@ -24,8 +24,8 @@ from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import busy_streams, end_due, enter, refill
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.launch_work import LEAST_UNIT, set_up
+from simsched.simulator.layout import Array, Layout, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Layout, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.reset import reset
 from simsched.simulator.state import ClockTable, Lane
 

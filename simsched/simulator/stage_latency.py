@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.base.numeric import twice
-from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
+from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, bind, operator_times
 from simsched.model.exchange import exchange_on
 from simsched.model.launches import kernels_on
 from simsched.simulator.clock import number_processes
+from simsched.simulator.demand import demand_on
+from simsched.simulator.layout import begin, finish, platform_of
 from simsched.simulator.meetings import columns_of_collectives, load_of_symmetric
-from simsched.simulator.prepared import begin, finish, platform_of
 from simsched.simulator.state import NEW, Connection, Lane, State
-from simsched.simulator.workload import demand_on
 
 Groups = Sequence[Sequence[str]]
 
@@ -58,7 +58,7 @@ class StageLatency:
     def __init__(
         self, graph: OpGraph, cluster: Target, cost: CostModel | None = None, *, device: str | None = None
     ) -> None:
-        graph, cluster = upon(cluster, graph)
+        graph, cluster = bind(graph, cluster)
         if device is None:
             name = cluster.devices[0].name
         else:

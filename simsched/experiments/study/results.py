@@ -18,8 +18,8 @@ import numpy as np
 
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.io import write_file
-from simsched.base.shown import VIEWS
 from simsched.base.units import MS
+from simsched.base.views import VIEWS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.study import store
 from simsched.experiments.study.code import code_of, require_loaded

@@ -23,8 +23,9 @@ from simsched.experiments.whatif.changes import (
     make_change,
     with_unit,
 )
+from simsched.experiments.whatif.ground import Ground
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.world import Ground, operators_of
+from simsched.experiments.whatif.revision import operators_of
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 

@@ -14,7 +14,7 @@ from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import EdgeEnd, transfer, ways
+from simsched.schedulers.instance import EdgeEnd, transfer, ways
 
 
 class Op(Row):

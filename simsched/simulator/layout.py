@@ -19,9 +19,9 @@ from simsched.simulator.clock import number_processes
 from simsched.simulator.compiled import MOST_POINTS, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
+from simsched.simulator.demand import demand
 from simsched.simulator.meetings import columns_of_collectives, loads_on_links
 from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, RecordTable, SpanRecord, State
-from simsched.simulator.workload import demand
 
 Array = npt.NDArray[Any]
 _Columns = dict[str, dict[str, Array]]  # of each part of a run, by name

@@ -4,7 +4,7 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
-from simsched.schedulers.listing import EdgeEnd, transfer
+from simsched.schedulers.instance import EdgeEnd, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
