@@ -32,7 +32,7 @@ from validation.evidence import table
 
 WITHIN: Final = 0.03
 """Largest error of a parameter that is found again."""
-DEVICE_SECTIONS: Final = ("doctor", "host", "dispatch", "saturation", "sharing", "copies")
+DEVICE_SECTIONS: Final = ("doctor", "host", "dispatch", "saturation", "sharing", "launches", "copies")
 """Sections that say what the parameters of a device are."""
 HEALTHY: Final[Mapping[str, float]] = MappingProxyType({"seed": 3, "interleave": 0.0, "drift": 0.001})
 """Options of a fake device that no finding calls odd."""
