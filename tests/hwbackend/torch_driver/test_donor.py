@@ -12,8 +12,8 @@ from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import LAUNCH, RECORD, WAIT, Schedule
 
-PROGRAMS = 300
-OF_A_NETWORK = 15
+PROGRAMS = 500
+OF_A_NETWORK = 25
 
 
 def drawn_program(network, number, execution=None):
@@ -53,10 +53,10 @@ def closure(count, edges):
     return [up(node) for node in range(count)]
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(5))
 def test_every_schedule_runs_the_same_nodes_in_a_legal_order(part):
-    """300 random programs of 20 networks: outputs are equal to the last bit, in random orders, on NaN."""
-    for first in range(part * PROGRAMS // 4, (part + 1) * PROGRAMS // 4, OF_A_NETWORK):
+    """500 random programs of 20 networks: outputs are equal to the last bit, in random orders, on NaN."""
+    for first in range(part * PROGRAMS // 5, (part + 1) * PROGRAMS // 5, OF_A_NETWORK):
         network = Network(dag(first), first)
         expected = network.expected()
         count = len(network.donor.nodes.nodes)
