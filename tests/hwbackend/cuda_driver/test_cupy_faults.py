@@ -153,8 +153,8 @@ def test_a_gpu_without_a_preset():
 
 
 def test_a_gpu_without_a_preset_has_the_costs_of_its_capability():
-    """An H20 is an H100 with fewer SMs: 78 of 128 lanes; launches and pauses take as long."""
-    device = CupyBackend(api=FakeCuda(device=replace(H200, name="NVIDIA H20", sms=78, clock=1980.0))).cluster.devices[0]
+    """78 SMs of 128 lanes of capability 9.0: launches and pauses take as long as on an H100."""
+    device = CupyBackend(api=FakeCuda(device=replace(H200, name="NVIDIA H99", sms=78, clock=1980.0))).cluster.devices[0]
     known = Cluster.preset("h100").devices[0]
     for name in ("launch", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "capability"):
         assert getattr(device, name) == getattr(known, name), name
