@@ -353,6 +353,17 @@ def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
     assert "need 8000 bytes on streams, more than 7999; raise memory_limit" in report.failures["graph+streams"]
 
 
+def test_half_of_the_free_memory_is_the_limit(compiled, monkeypatch):
+    """Two buffers of 4 kB: 16 kB have to be free; where they are not, the choice is not remembered."""
+    gm, inputs = captured("gated")
+    for free, fails in ((15_999.0, True), (16_000.0, False)):
+        monkeypatch.setattr(Timed, "free_memory", lambda _, free=free: free)
+        with torch.no_grad():
+            _, report = compile_fastest(gm, inputs, patient(), Timed(inputs))
+        assert bool(report.failures) == fails
+        assert report.peak == (0.0 if fails else 8000.0)
+
+
 @pytest.mark.parametrize("failing", ["compile_inductor", "find_mutated_inputs"])
 def test_what_fails_leaves_plain_inductor(failing, compiled, monkeypatch):
     gm, inputs = captured("gated")
