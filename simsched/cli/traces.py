@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 def facts(program: "TracedProgram | None", fastest_us: float | None) -> "TraceFacts | None":
     """Return facts about the step that a trace ran, beside the fastest alternative in us; None without a trace."""
-    from workloads.formats.kineto.facts import facts_of
-
     if program is None:
         return None
+    from workloads.formats.kineto.facts import facts_of
+
     return facts_of(program, fastest_us)
 
 

@@ -273,7 +273,7 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         fp8=1978.9,
         int8=1978.9,
     ),
-    # From here to MI300X: clocks, bandwidth, memory, L2 and dense tensor rates of vendors' datasheets and architecture
+    # From here to the MI355X: clocks, bandwidth, memory, L2 and dense tensor rates of datasheets and architecture
     # whitepapers; none was measured here. Tensor rates of GeForce cards are those with fp32 accumulation
     "h100-pcie": sheet(
         "9.0", 114, 128, 1755, 2039, 80 * GIB, 50 * MIB, 3, fp64=25.6, tf32=378, fp16=756, bf16=756, fp8=1513, int8=1513
@@ -377,6 +377,123 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         int8=2614.9,
     )
     | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
+    # Hopper with fewer SMs, its tensor rates limited by license
+    "h20": sheet(
+        "9.0", 78, 128, 1980, 4000, 96 * GIB, 60 * MIB, 3, fp64=1, tf32=74, fp16=148, bf16=148, fp8=296, int8=296
+    ),
+    # HGX boards of Blackwell Ultra, which gave up fp64 and int8; SMs: as the driver reports them
+    "b300": sheet(
+        "10.3",
+        148,
+        128,
+        1965,
+        8000,
+        270 * GIB,
+        126 * MIB,
+        3,
+        fp64=1.25,
+        tf32=1125,
+        fp16=2250,
+        bf16=2250,
+        fp8=4500,
+        int8=150,
+    ),
+    # GPUs of racks: 152 SMs as the driver reports them; clocks as those of a B200
+    "gb200": sheet(
+        "10.0",
+        152,
+        128,
+        1965,
+        8000,
+        186 * GIB,
+        126 * MIB,
+        3,
+        fp64=40,
+        tf32=1250,
+        fp16=2500,
+        bf16=2500,
+        fp8=5000,
+        int8=5000,
+    ),
+    "gb300": sheet(
+        "10.3",
+        152,
+        128,
+        1965,
+        8000,
+        279 * GIB,
+        126 * MIB,
+        3,
+        fp64=1.3,
+        tf32=1250,
+        fp16=2500,
+        bf16=2500,
+        fp8=5000,
+        int8=165,
+    ),
+    "rtx-pro-6000": sheet(
+        "12.0",
+        188,
+        128,
+        2600,
+        1792,
+        96 * GIB,
+        128 * MIB,
+        2,
+        fp64=1.95,
+        tf32=252,
+        fp16=504,
+        bf16=504,
+        fp8=1007,
+        int8=1007,
+    ),
+    "rtx-6000-ada": sheet(
+        "8.9", 142, 128, 2505, 960, 48 * GIB, 96 * MIB, 2, fp64=1.42, tf32=182, fp16=364, bf16=364, fp8=728, int8=728
+    ),
+    "l20": sheet(
+        "8.9",
+        92,
+        128,
+        2520,
+        864,
+        48 * GIB,
+        96 * MIB,
+        2,
+        fp64=0.93,
+        tf32=59.8,
+        fp16=119.5,
+        bf16=119.5,
+        fp8=239,
+        int8=239,
+    ),
+    "rtx-a6000": sheet(
+        "8.6", 84, 128, 1800, 768, 48 * GIB, 6 * MIB, 2, fp64=0.605, tf32=77.4, fp16=154.8, bf16=154.8, int8=309.7
+    ),
+    "rtx3090": sheet(
+        "8.6", 82, 128, 1695, 936, 24 * GIB, 6 * MIB, 2, fp64=0.556, tf32=35.6, fp16=71, bf16=71, int8=284
+    ),
+    # as an MI300X, with other memory; the newer one has 256 compute units, and no tf32
+    "mi325x": sheet(
+        "8.0",
+        304,
+        128,
+        2100,
+        6000,
+        256 * GIB,
+        256 * MIB,
+        2,
+        fp64=81.7,
+        tf32=653.7,
+        fp16=1307.4,
+        bf16=1307.4,
+        fp8=2614.9,
+        int8=2614.9,
+    )
+    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
+    "mi355x": sheet(
+        "8.0", 256, 128, 2400, 8000, 288 * GIB, 256 * MIB, 2, fp64=78.6, fp16=2516, bf16=2516, fp8=5033, int8=5033
+    )
+    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
     # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
     "h200": sheet(
         "9.0",
@@ -417,7 +534,9 @@ _SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
     },
 }
 
-ALIASES: Final = {"h100-sxm": "h100"}
+FOREIGN: Final = frozenset({"mi300x", "mi325x", "mi355x"})
+"""Presets of devices whose kernels are not known: they are chosen as for an A100."""
+ALIASES: Final = {"h100-sxm": "h100", "a6000": "rtx-a6000"}
 """Other names of presets."""
 
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -476,6 +595,17 @@ DEFAULT_LINK: Final[Mapping[str, str]] = {
     "t4": "pcie3",
     "orin": "pcie4",
     "mi300x": "infinity-fabric",
+    "h20": "nvlink4",
+    "b300": "nvlink5",
+    "gb200": "nvlink5",
+    "gb300": "nvlink5",
+    "rtx-pro-6000": "pcie5",
+    "rtx-6000-ada": "pcie4",
+    "l20": "pcie4",
+    "rtx-a6000": "pcie4",
+    "rtx3090": "pcie4",
+    "mi325x": "infinity-fabric",
+    "mi355x": "infinity-fabric",
     # slices reach each other only by way of the host
     **{f"{gpu}-{profile}": bus for gpu, bus in (("a100", "pcie4"), ("h100", "pcie5")) for profile in _SLICES[gpu]},
 }
