@@ -54,7 +54,7 @@ class CompileOptions:
 
 
 def merge_options(mode: str | None, options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of one call of `torch.compile`: its `mode`, its `options`, and those of a `partial`.
+    """Return the options of one call of `torch.compile`: its `mode`, its `options`, and more from a `partial`.
 
     Raises
     ------
