@@ -7,15 +7,19 @@ of what the backend declines beside Inductor's. Only `gains` needs a GPU: six ne
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 from validation.inductor.campaigns import compare_kernels, count_races, run_orders
 from validation.inductor.gains import compare_gains
 from validation.inductor.overhead import compare_calls
 
+Campaign = Callable[[int, Callable[[], bool]], Iterator[tuple[str, bool]]]
+"""From a count, and whether to go on, to lines and whether they hold."""
+
 
 def main(arguments: list[str]) -> int:
     """Run a campaign and return 1 where it fails."""
-    names = {
+    names: dict[str, Campaign] = {
         "kernels": compare_kernels,
         "races": count_races,
         "orders": run_orders,

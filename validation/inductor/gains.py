@@ -1,6 +1,7 @@
 """Gains on a GPU: networks as plain Inductor, as Inductor's CUDA graph, and as this backend runs them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -91,7 +92,7 @@ def _compare(
                 outputs[way] = run(x).clone()
         error = float((outputs["ours"] - outputs["plain"]).abs().max() / outputs["plain"].abs().max())
         differing = sum(not torch.equal(ways["ours"](x), outputs["ours"]) for _ in range(_PAIRS))
-        rows = [[timed(way, lambda run=run: run(x)) for way, run in ways.items()] for _ in range(rounds * _PAIRS)]
+        rows = [[timed(way, partial(run, x)) for way, run in ways.items()] for _ in range(rounds * _PAIRS)]
     times = np.array(rows)  # (rounds, ways)
     plain, graph, ours = np.median(times, axis=0).tolist()
     slower = float(np.median(times[:, 2] - times[:, 1])) / graph
