@@ -152,8 +152,26 @@ def test_a_device_is_its_preset_with_the_limits_that_the_driver_tells(monkeypatc
     assert caplog.messages == []
     monkeypatch.setattr(Properties, "name", "NVIDIA B900")
     (device,) = cuda_cluster(torch, 1).devices
-    assert (device.model, device.sms) == ("NVIDIA B900", 132)
-    assert "no preset of NVIDIA B900" in caplog.text
+    assert (device.model, device.sms, device.capability) == ("NVIDIA B900", 132, "9.0")
+    assert "no preset of NVIDIA B900: rates and overheads are those of an h200" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("capability", "sms", "threads", "similar"),
+    [("8.9", 140, 1536, "l40s"), ("9.0", 78, 2048, "h200"), ("13.0", 200, 2048, "a100")],
+)
+def test_a_device_without_a_preset_has_its_own_limits(monkeypatch, caplog, capability, sms, threads, similar):
+    """Rates and costs are those of the most similar preset of the same capability, if there is one."""
+    major, minor = map(int, capability.split("."))
+    for name, value in {"name": "NVIDIA X1", "major": major, "minor": minor, "multi_processor_count": sms}.items():
+        monkeypatch.setattr(Properties, name, value)
+    monkeypatch.setattr(Properties, "max_threads_per_multi_processor", threads)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
+    (device,) = cuda_cluster(torch, 1).devices
+    assert (device.sms, device.threads_per_sm, device.capability) == (sms, threads, capability)
+    assert device.memory == 150e9
+    assert caplog.text.strip().endswith(f"are those of an {similar}")
+    assert device.launch == ss.Cluster.preset(similar).devices[0].launch
 
 
 def test_settings_are_pinned_and_given_back():
