@@ -111,7 +111,7 @@ class _Restored:
         self._kept = [value.detach().clone() for value in self._tensors]
 
     def __exit__(self, *_error: object) -> None:
-        with self._torch.no_grad():
+        with self._torch.inference_mode():  # only within it may tensors that were made in it be written to
             for value, kept in zip(self._tensors, self._kept, strict=True):
                 value.copy_(kept)
         self._random.__exit__(None, None, None)

@@ -397,6 +397,36 @@ def test_measuring_leaves_buffers_and_random_numbers_alone(compiled):
     assert sorted(names[i].split("buffers_")[1] for i in doors.find_mutated_inputs(gm, inputs)) == ["count_", "last_"]
 
 
+def test_measuring_leaves_inputs_of_inference_mode_alone(compiled):
+    """Dynamo compiles outside of it, where nobody may write to such tensors; kernels do, and so does who restores."""
+    rows = []
+
+    def keep(graph, examples):
+        rows.append((graph, examples))
+
+        def run(*inputs):
+            with torch.inference_mode():
+                return graph(*inputs)
+
+        _, report = compile_fastest(graph, examples, patient(), Unchecked(examples))
+        rows.append(report)
+        return run
+
+    class Unchecked(Timed):
+        """Kernels of a device ask no mode."""
+
+        def time(self, name, run):
+            with torch.inference_mode():
+                return super().time(name, run)
+
+    with torch.inference_mode():
+        x = torch.ones(3)
+        y = torch.compile(lambda x: x.mul_(2) + 1, backend=keep)(x)
+    assert rows[1].choice is not None, rows[1]
+    assert x.tolist() == [2.0] * 3
+    assert y.tolist() == [3.0] * 3
+
+
 def declined(module, *inputs, grad=False):
     """Why the backend leaves a graph to plain Inductor."""
     rows = []
