@@ -108,9 +108,10 @@ def compile_fastest(
     try:
         if measure is None:
             reason = why_plain(gm, inputs, options)
-            measure = Measure(inputs)
-        if reason is None and options.calibration is not None:
-            there = measure.target()
+        if reason is None:
+            measure = measure or Measure(inputs)
+            if options.calibration is not None:
+                there = measure.target()
     except Exception as error:  # whatever goes wrong here is no reason for the model to fail
         reason = line(error)
     if reason is not None:

@@ -53,6 +53,7 @@ class Contest:
         self._report = Report(name)
         self._failures: dict[str, str] = {}
         self._plan: KeptPlan | None = None
+        self._lacked_memory = False  # of the device, now; the next process may have more
 
     def decide(self) -> tuple[Callable[..., Any], Report]:
         """Return the fastest variant, with those that lost gone."""
@@ -68,7 +69,7 @@ class Contest:
                 bold = f"{GRAPH}+{STREAMS}"
             if self._compile(bold):
                 choice = self._boldest(choice, bold)
-        if key is not None:
+        if key is not None and not self._lacked_memory:
             remember(key, choice)
         return self._runs[choice.name], replace(self._report, choice=choice, failures=self._failures)
 
@@ -139,8 +140,10 @@ class Contest:
         except Exception as error:
             _logger.debug("%s", name, exc_info=error)
             self._failures[name] = line(error)
+            self._lacked_memory |= "out of memory" in str(error)
             return False
         self._runs[name] = run
+        self._failures.pop(name, None)  # of a kept plan that did not fit
         return True
 
     def _graph_of(self, name: str) -> tuple[Any, dict[str, Any]]:
@@ -172,6 +175,7 @@ class Contest:
                 kernels = self._add_times(kernels, *alone)
             made = make_plan(kernels, memory, planner)
             if made.peak > limit:
+                self._lacked_memory |= options.memory_limit is None
                 raise BackendError(
                     f"intermediate values need {made.peak:.0f} bytes on streams, more than {limit:.0f}; raise "
                     "memory_limit, or lower streams"

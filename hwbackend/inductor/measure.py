@@ -31,22 +31,24 @@ class Measure:
     def __init__(self, inputs: Sequence[Any]) -> None:
         self._torch = require_torch()
         self._inputs = list(inputs)
+        self._device = self._inputs[0].device
 
     def warm(self, run: Callable[..., Any]) -> None:
         """Call a variant until it is captured."""
         for _ in range(_WARMUPS):
             run(*self._inputs)
-        self._torch.cuda.synchronize()
+        self._torch.cuda.synchronize(self._device)
 
     def time(self, name: str, run: Callable[..., Any]) -> float:  # noqa: ARG002 - tests tell variants by it
         """Return the mean time in us of a few calls of a variant, the host's part included."""
         cuda = self._torch.cuda
         begin = cuda.Event(enable_timing=True)
         end = cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(_CALLS):
-            run(*self._inputs)
-        end.record()
+        with cuda.device(self._device):  # which need not be the current one
+            begin.record()
+            for _ in range(_CALLS):
+                run(*self._inputs)
+            end.record()
         end.synchronize()
         return float(1e3 * begin.elapsed_time(end) / _CALLS)
 
@@ -61,7 +63,8 @@ class Measure:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "trace.json")
             try:
-                record_trace(self._torch, lambda: run(*self._inputs), _CALLS, path)
+                with self._torch.cuda.device(self._device):
+                    record_trace(self._torch, lambda: run(*self._inputs), _CALLS, path)
                 return read_kernels(path, functions, _CALLS)
             except FormatError as error:
                 raise BackendError(str(error).removeprefix(f"{path}: ")) from error
@@ -74,20 +77,19 @@ class Measure:
 
     def target(self) -> Target:
         """Return the device as a cluster of one."""
-        index = next(value.device.index for value in self._inputs)
+        index = self._device.index
         cluster = cuda_cluster(self._torch, index + 1)
         return replace(cluster, devices=(replace(cluster.devices[index], name="gpu0"),), links=())
 
     def free_memory(self) -> float:
         """Return the bytes of the device that are free."""
-        return float(self._torch.cuda.mem_get_info()[0])
+        return float(self._torch.cuda.mem_get_info(self._device)[0])
 
     def identity(self) -> tuple[str, ...]:
         """Return the parts of a choice's key besides the graph: device, versions, and settings that choose kernels."""
         torch = self._torch
-        index = next(value.device.index for value in self._inputs)
         return (
-            torch.cuda.get_device_name(index),
+            torch.cuda.get_device_name(self._device),
             torch.__version__,
             str(torch.version.cuda),
             own_version(),
@@ -111,7 +113,7 @@ class _Restored:
         self._kept = [value.detach().clone() for value in self._tensors]
 
     def __exit__(self, *_error: object) -> None:
-        with self._torch.no_grad():
+        with self._torch.inference_mode():  # only within it may tensors that were made in it be written to
             for value, kept in zip(self._tensors, self._kept, strict=True):
                 value.copy_(kept)
         self._random.__exit__(None, None, None)

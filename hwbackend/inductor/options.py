@@ -46,7 +46,7 @@ class CompileOptions:
 
     scheduler: str | Scheduler = "nimble"
     streams: int = 4
-    calibration: Target | None = None
+    calibration: Cluster | Calibration | None = None
     budget_s: float = 1.0
     mode: str | None = None
     freezing: bool = False
@@ -54,7 +54,7 @@ class CompileOptions:
 
 
 def merge_options(mode: str | None, options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of one call of `torch.compile`: its `mode`, its `options`, and those of a `partial`.
+    """Return the options of one call of `torch.compile`: its `mode`, its `options`, and more from a `partial`.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _scheduler(value: Any) -> Any:
 
 
 def _streams(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= MOST_STREAMS:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST_STREAMS:
         raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {brief_text(value)}")
     return int(value)
 
@@ -131,8 +131,8 @@ def _freezing(value: Any) -> bool:
     return value
 
 
-def _calibration(value: Any) -> Target | None:
-    target = value
+def _calibration(value: Any) -> Cluster | Calibration | None:
+    target: Any = value
     if isinstance(value, str | os.PathLike):
         path = os.fspath(value)
         data = read_json(path)
@@ -145,7 +145,8 @@ def _calibration(value: Any) -> Target | None:
         raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {brief_text(value)}")
     if target is not None and len(bare(target).devices) != 1:
         raise ScheduleError(f"calibration has {len(bare(target).devices)} devices; give one of one device")
-    return target
+    checked: Cluster | Calibration | None = target
+    return checked
 
 
 def require_device(calibration: Target | None, target: Target) -> None:

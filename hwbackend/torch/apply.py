@@ -32,8 +32,8 @@ def apply(
     device
         Where the module is expected to be, ``"cpu"`` or ``"cuda"``; None takes it where it is.
     copies
-        Whether a captured graph returns copies of its outputs. If not, the next call writes over what a call returned,
-        and no kernels run but those of the graph and one for each input.
+        Whether a captured graph returns copies of its outputs. If not, the next call writes over them, and no kernels
+        run but the graph's and a copy for each input.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """The nodes of a graph of torch.fx as operators of an `OpGraph`, run one operator at a time."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -238,11 +239,15 @@ class NodeRunner:
 
 
 def _addresses(value: Any) -> list[int]:
-    """Return where the memory of the tensors in a value begins."""
+    """Return where the memory of the tensors in a value begins; of tensors without storage, as sparse ones, nothing."""
     import torch
 
-    leaves = torch.utils._pytree.tree_leaves(value)
-    return [leaf.untyped_storage().data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    addresses = []
+    for leaf in torch.utils._pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            with suppress(RuntimeError):
+                addresses.append(leaf.untyped_storage().data_ptr())
+    return addresses
 
 
 def attribute_of(module: Any, path: str) -> Any:

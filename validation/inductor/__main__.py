@@ -1,20 +1,31 @@
-"""Long runs without a GPU: ``python -m validation.inductor {kernels,races,orders,overhead} [COUNT] [SECONDS]``.
+"""Long runs: ``python -m validation.inductor {kernels,races,orders,overhead,gains} [COUNT] [SECONDS]``.
 
 `kernels` compares what is launched with plain Inductor, `races` checks random plans on four streams and ones that are
 broken on purpose (both need Triton), `orders` runs C++ kernels in random legal orders, `overhead` times calls
-of what the backend declines beside Inductor's.
+of what the backend declines beside Inductor's. Only `gains` needs a GPU: six networks in fp16, at batch 1 and 16.
 """
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 from validation.inductor.campaigns import compare_kernels, count_races, run_orders
+from validation.inductor.gains import compare_gains
 from validation.inductor.overhead import compare_calls
+
+Campaign = Callable[[int, Callable[[], bool]], Iterator[tuple[str, bool]]]
+"""From a count, and whether to go on, to lines and whether they hold."""
 
 
 def main(arguments: list[str]) -> int:
     """Run a campaign and return 1 where it fails."""
-    names = {"kernels": compare_kernels, "races": count_races, "orders": run_orders, "overhead": compare_calls}
+    names: dict[str, Campaign] = {
+        "kernels": compare_kernels,
+        "races": count_races,
+        "orders": run_orders,
+        "overhead": compare_calls,
+        "gains": compare_gains,
+    }
     if not arguments or arguments[0] not in names:
         sys.stderr.write(f"{__doc__}\n")
         return 2

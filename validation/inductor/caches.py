@@ -21,8 +21,9 @@ def keep_answers() -> None:
 
     for name in _SLOW:
         known = getattr(sizevars, name, None)
-        if hasattr(known, "__wrapped__"):
-            kept = cache(known.__wrapped__)
+        wrapped = getattr(known, "__wrapped__", None)
+        if wrapped is not None:
+            kept = cache(wrapped)
             for module in [module for module in sys.modules.values() if getattr(module, name, None) is known]:
                 setattr(module, name, kept)
     pair = [FusedKernel(name, (), ()) for name in "ab"]

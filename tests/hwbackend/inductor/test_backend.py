@@ -353,6 +353,17 @@ def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
     assert "need 8000 bytes on streams, more than 7999; raise memory_limit" in report.failures["graph+streams"]
 
 
+def test_half_of_the_free_memory_is_the_limit(compiled, monkeypatch):
+    """Two buffers of 4 kB: 16 kB have to be free; where they are not, the choice is not remembered."""
+    gm, inputs = captured("gated")
+    for free, fails in ((15_999.0, True), (16_000.0, False)):
+        monkeypatch.setattr(Timed, "free_memory", lambda _, free=free: free)
+        with torch.no_grad():
+            _, report = compile_fastest(gm, inputs, patient(), Timed(inputs))
+        assert bool(report.failures) == fails
+        assert report.peak == (0.0 if fails else 8000.0)
+
+
 @pytest.mark.parametrize("failing", ["compile_inductor", "find_mutated_inputs"])
 def test_what_fails_leaves_plain_inductor(failing, compiled, monkeypatch):
     gm, inputs = captured("gated")
@@ -384,6 +395,36 @@ def test_measuring_leaves_buffers_and_random_numbers_alone(compiled):
     assert torch.equal(torch.get_rng_state(), state)
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     assert sorted(names[i].split("buffers_")[1] for i in doors.find_mutated_inputs(gm, inputs)) == ["count_", "last_"]
+
+
+def test_measuring_leaves_inputs_of_inference_mode_alone(compiled):
+    """Dynamo compiles outside of it, where nobody may write to such tensors; kernels do, and so does who restores."""
+    rows = []
+
+    def keep(graph, examples):
+        rows.append((graph, examples))
+
+        def run(*inputs):
+            with torch.inference_mode():
+                return graph(*inputs)
+
+        _, report = compile_fastest(graph, examples, patient(), Unchecked(examples))
+        rows.append(report)
+        return run
+
+    class Unchecked(Timed):
+        """Kernels of a device ask no mode."""
+
+        def time(self, name, run):
+            with torch.inference_mode():
+                return super().time(name, run)
+
+    with torch.inference_mode():
+        x = torch.ones(3)
+        y = torch.compile(lambda x: x.mul_(2) + 1, backend=keep)(x)
+    assert rows[1].choice is not None, rows[1]
+    assert x.tolist() == [2.0] * 3
+    assert y.tolist() == [3.0] * 3
 
 
 def declined(module, *inputs, grad=False):

@@ -20,6 +20,19 @@ def test_what_comes_before_is_done_once_and_each_number_goes_its_own_way():
     assert begun == ["begun"]
 
 
+def test_runs_split_again_at_the_next_place():
+    """Two processes at the first place, three at the second place of each; a run that never comes there is one."""
+    begun = []
+
+    def run(number):
+        begun.append(number())
+        if begun == [0]:
+            return begun
+        return [*begun, number(), number()]
+
+    assert list(split_runs(run, (2, 3), lambda: True)) == [[0], [1, 0, 0], [1, 1, 1], [1, 2, 2]]
+
+
 def test_no_run_begins_when_time_is_over():
     left = iter([True, True, False, True])
     assert list(split_runs(lambda number: number(), 3, lambda: next(left))) == [0, 1]

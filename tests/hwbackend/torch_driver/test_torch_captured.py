@@ -14,7 +14,7 @@ from torch_networks import agree, network  # noqa: E402
 import simsched as ss  # noqa: E402
 from hwbackend.torch import apply as torch_apply  # noqa: E402
 from hwbackend.torch.hosts import CudaHost  # noqa: E402
-from hwbackend.torch.nodes import trace_module  # noqa: E402
+from hwbackend.torch.nodes import _addresses, trace_module  # noqa: E402
 from simsched.base.errors import ScheduleError  # noqa: E402
 from simsched.calibration.training import random_schedule  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
@@ -78,9 +78,9 @@ class Again(CudaHost):
         super().__init__(api, program, issue, move)
 
 
-def scheduled(monkeypatch, module, x, plan, name="module", **options):
+def scheduled(monkeypatch, module, x, plan, name="module", host=Again, **options):
     """What `apply` returns for a device of CUDA that is not there."""
-    monkeypatch.setattr(torch_apply, "CudaHost", Again)
+    monkeypatch.setattr(torch_apply, "CudaHost", host)
     monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
     inputs = [x] if isinstance(x, torch.Tensor) else x
     where = SimpleNamespace(type="cuda")
@@ -187,6 +187,41 @@ def test_memory_that_one_stream_alone_uses_is_free_early(monkeypatch):
         kept[lane] = set(chain) - set(let_go)
         assert agree(run(x), Chain()(x))
     assert kept == {0: set(), 1: {"exp", "sin"}}
+
+
+class Reusing(Again):
+    """Has a stream write NaN over what was let go, at once: as the next kernel there, which gets its memory, may."""
+
+    freed = 0
+
+    def __init__(self, api, program, compute, move):
+        runner = compute.__self__
+
+        def compute_and_spoil(i):
+            nodes = runner._last.pop(i, [])
+            compute(i)
+            free = [runner._values.pop(node) for node in nodes]
+            used = {address for value in runner._values.values() for address in _addresses(value)}
+            for tensor in pytree.tree_leaves(free):
+                if not used.intersection(_addresses(tensor)):
+                    tensor.fill_(float("nan"))
+                    Reusing.freed += 1
+
+        super().__init__(api, program, compute_and_spoil, move)
+
+
+@pytest.mark.parametrize("name", ["inception", "transformer", "residual"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_stream_needs_what_another_one_lets_go(name, seed, monkeypatch):
+    """Random plans on three streams, which the device runs in an odd order."""
+    module, x = network(name)
+    plan = random_schedule(from_module(module, x), A100, rng=seed, streams=3, execution="graph")
+    Reusing.freed = 0
+    run = scheduled(monkeypatch, module, x, plan, name, host=Reusing)
+    with torch.no_grad():
+        assert agree(run(x), module(x))
+        assert agree(run(-x), module(-x))
+    assert Reusing.freed
 
 
 def test_what_would_be_changed_once_too_often_is_not_captured(monkeypatch):
