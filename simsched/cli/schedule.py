@@ -341,7 +341,8 @@ def report(
     A GRAPH, a schedule and a program are simulated on the cluster of --gpu, --gpus, --link or --cluster. With --cluster
     a replay is shown beside its prediction.
     """
-    from simsched.show.report.page import library, replay_sections, sections_of
+    from simsched.show.report.page import library
+    from simsched.show.report.sections import replay_sections, sections_of
 
     graphs = [opt.Graph(source, shape, dtype, trust) for source in sources]
     cluster = target.read(graphs[0])
