@@ -45,7 +45,7 @@ def sections_of(result: Any) -> Sequence[Section]:
     Raises
     ------
     ReportError
-        If it is none.
+        If no section shows results of its type.
     """
     if isinstance(result, Section):
         return (result,)
@@ -68,7 +68,7 @@ def _parameters(graph: OpGraph, cluster: Cluster) -> str:
 
 
 def _finding(found: Any) -> Sequence[Section]:
-    """Return a finding's sentences, its chart and its table."""
+    """Return the section of a finding: its sentences, its chart and its table."""
     shown = found.table()
     blocks = []
     if found.VIEW == "explanation":
@@ -84,7 +84,7 @@ def _finding(found: Any) -> Sequence[Section]:
 
 
 def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
-    """Return which schedule to run, and how all compare."""
+    """Return the sections of a comparison: the schedule to run, then all schedules beside each other."""
     from simsched.experiments.whatif.explain import explain
 
     title = f"{found.graph.name} on {found.cluster.name}"
@@ -111,7 +111,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
 
 
 def _lead(found: "comparison.Comparison", best: "Row") -> str:
-    """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
+    """Return two sentences: the fastest schedule with its gain, and the schedules that are not certainly slower."""
     sentence = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
         if found.doubt is None:
@@ -129,7 +129,7 @@ def _lead(found: "comparison.Comparison", best: "Row") -> str:
 
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
-    """Return the advice, the commands to type next and the assumptions, then the comparison of all schedulers."""
+    """Return the sections of an advice: commands to type next and assumptions, then the comparison of schedulers."""
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}",
         text(" ".join(found.verdict), "lead"),
@@ -173,7 +173,7 @@ def _duel(found: "duel.Duel") -> Sequence[Section]:
 
 
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
-    """Return the makespan before and after changes, and the difference."""
+    """Return the section of a what-if answer: the makespan before and after changes, and the difference."""
     traces = {name: case.trace for name, case in answer.runs.items()}
     lead = (
         f"{answer.before.schedule.graph.name} takes {format_time(answer.makespan)} instead of "
@@ -193,7 +193,7 @@ def _run(trace: Trace) -> str:
 
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
-    """Return measurements, beside a prediction if there is one."""
+    """Return the sections of a replay: measurements, beside a prediction if there is one."""
     summary = replay.summary
     trace = replay.trace
     lead = ""
@@ -220,7 +220,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
 
 
 def _study(results: "study.Results") -> Sequence[Section]:
-    """Return a study's means, figures, progress, search statistics, and inputs."""
+    """Return the sections of a study: means, figures, progress, search statistics, and inputs."""
     from simsched.experiments.study.study import swept_columns
     from simsched.show.study import charts_of
 
@@ -264,7 +264,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
 
 
 def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
-    """Return how well predictions met measurements, with the charts of the simulator's first choices."""
+    """Return the sections of a validation: errors of predictions, and charts of the simulator's first choices."""
     from simsched.experiments.rounds import percent
 
     last = found.rounds[-1]
