@@ -6,7 +6,7 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
-from fake_cuda import FakeTorchCuda
+from fake_torch_cuda import FakeTorchCuda
 from kineto_traces import KinetoTrace
 from shortened import in_order, operator
 
