@@ -269,11 +269,11 @@ class Table:
         """Where its words lie."""
         self._words = words.data
         self._reals = words.view(np.float64).data
-        # Columns and nested tables by the number of their first word; a nested table shares these with its table.
+        # Columns by the number of the word with their address; a nested table shares these dicts with its table.
         self._first = 0
         self._arrays: dict[int, Array] = {}
         self._seen: dict[int, Any] = {}
-        self._nested: dict[int, Table] = {}
+        self._nested: dict[int, Table] = {}  # by their first words in this table
         self._take(type(self), 0, values)
         self._make()
 
@@ -364,16 +364,16 @@ class Table:
 
     def _part(self, word: int, kind: "type[Table]") -> Any:
         """Return a nested table, whose words begin at a number among the words of this one."""
-        table = self._nested.get(self._first + word)
+        table = self._nested.get(word)
         if table is None:
-            table = self._nested[self._first + word] = kind.__new__(kind)
+            table = self._nested[word] = kind.__new__(kind)
             table.address = self.address + 8 * word
             table._words = self._words[word : word + kind._size]
             table._reals = self._reals[word : word + kind._size]
             table._first = self._first + word
             table._arrays = self._arrays
             table._seen = self._seen
-            table._nested = self._nested
+            table._nested = {}
         return table
 
 
