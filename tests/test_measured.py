@@ -100,6 +100,13 @@ def test_shares_add_up_even_if_a_kernel_takes_no_time(times):
         ("NVIDIA H100 PCIe", 114, "h100-pcie"),
         ("NVIDIA H100 PCIe", 132, None),  # another product under the same number
         ("NVIDIA H100 NVL", None, "h100-nvl"),
+        ("NVIDIA H200 NVL", 132, "h200"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 188, "rtx-pro-6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 188, None),  # a lower clock
+        ("NVIDIA RTX 6000 Ada Generation", 142, "rtx-6000-ada"),
+        ("NVIDIA RTX A6000", 84, "rtx-a6000"),
+        ("NVIDIA B300 SXM6 AC", 148, "b300"),
+        ("NVIDIA H20", 78, "h20"),
         ("NVIDIA GeForce RTX 3080 Ti", None, None),
         ("NVIDIA A40-48Q", 84, None),
         ("NVIDIA", None, None),

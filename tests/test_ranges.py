@@ -54,6 +54,15 @@ def test_what_is_given_and_what_is_common_leaves_a_speedup_alone():
     assert (sequential.place, lios.place, found.doubt.basis) == (2, 1, "uncalibrated")
 
 
+def test_kernels_that_nobody_knows_are_said_to_be_assumed():
+    """AMD's libraries were never measured; no sentence that gives a range leaves that out."""
+    graph = ss.OpGraph([ss.Operator("a", time=1.0, utilization=0.2), ss.Operator("b", time=1.0, utilization=0.2)])
+    cluster = ss.Cluster.preset("mi355x")
+    said = "uncalibrated, with kernels of an A100 assumed for mi355x"
+    for finding in (ss.compare(graph, cluster), ss.overlap(graph, cluster), ss.advise(graph, cluster)):
+        assert said in repr(finding)
+
+
 def test_rooflines_are_less_sure_than_given_times():
     """A roofline varies by its rates and by a factor of 0.7 to 1.4 that all operators alike share."""
     graph = ss.OpGraph([ss.Operator("a", flops=1e10)])

@@ -1,11 +1,14 @@
-"""Contacts with fake devices whose truth is known: ``python -m validation.contact truths|faults|cuts|kills|all``.
+"""Contacts with fake devices whose truth is known: ``python -m validation.contact truths|faults|cuts|kills|executor``.
 
 Prints a table for each trial and ends with 1 if one does not hold:
 
 - truths: every parameter of 20 drawn devices is found again within 3 %;
 - faults: the doctor names each of twelve faults and nothing else, and all other items are measured;
 - cuts: 30, 60, 120 and 480 s on the clock of the fake cut the list of items from the bottom;
-- kills: of a contact that is killed 20 times no item is lost or measured twice.
+- kills: of a contact that is killed 20 times no item is lost or measured twice;
+- executor: 500 random programs for each driver, the tests of which ``pytest`` runs.
+
+``all`` tries everything.
 """
 
 import json
@@ -20,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Final
+from xml.etree import ElementTree
 
 from hwbackend.contact.fake import FakeDevice
 from hwbackend.contact.fake.faults import combine_faults
@@ -32,7 +36,7 @@ from validation.evidence import table
 
 WITHIN: Final = 0.03
 """Largest error of a parameter that is found again."""
-DEVICE_SECTIONS: Final = ("doctor", "host", "dispatch", "saturation", "sharing", "copies")
+DEVICE_SECTIONS: Final = ("doctor", "host", "dispatch", "saturation", "sharing", "launches", "copies")
 """Sections that say what the parameters of a device are."""
 HEALTHY: Final[Mapping[str, float]] = MappingProxyType({"seed": 3, "interleave": 0.0, "drift": 0.001})
 """Options of a fake device that no finding calls odd."""
@@ -58,6 +62,13 @@ _TRUTHS: Final = 20
 _APART: Final = 80.0  # s between sections, so that a drift shows
 _CUTS: Final = (30, 60, 120, 480)
 _KILLS: Final = 20
+_PROMISES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "synthetic: what was recorded, to the last bit": "tests/hwbackend/synthetic/test_synthetic_frozen.py",
+        "CuPy and PyTorch: the calls of the program, in a legal order": "tests/hwbackend/executor/test_issue.py",
+        "nodes of one capture: the same outputs in every order": "tests/hwbackend/torch_driver/test_donor.py",
+    }
+)
 _LOW_CLOCK: Final = ("fp32 products", "fp16 products")
 _FAKE: Final = ("--backend=fake", "--backend-option=seed=5")
 _ROOT: Final = Path(__file__).resolve().parent.parent
@@ -248,8 +259,26 @@ def kills(folder: Path) -> Iterator[str]:
         yield f"FAIL lost {lost}, {twice} twice"
 
 
+def executor(folder: Path) -> Iterator[str]:
+    """Yield for each driver whether 500 random programs ran as they should, and why the trial does not hold."""
+    rows, failures = [], []
+    for promise, name in _PROMISES.items():
+        report = folder / f"{Path(name).stem}.xml"
+        words = ["-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", name]
+        line, options = command()
+        done = subprocess.run([line[0], "-m", "pytest", *words], cwd=_ROOT, check=False, **options)
+        counts: Mapping[str, str] = {}
+        if report.exists():
+            counts = ElementTree.parse(report).getroot()[0].attrib
+        rows.append((promise, counts.get("tests", "0"), counts.get("failures", "?"), name))
+        if done.returncode:
+            failures.append(f"FAIL {promise}: pytest ends with {done.returncode}: {done.stdout[-500:]}")
+    yield from table(("500 random programs", "tests", "failed", "in"), rows)
+    yield from failures
+
+
 TRIALS: Final[Mapping[str, Callable[[Path], Iterator[str]]]] = MappingProxyType(
-    {"truths": truths, "faults": faults, "cuts": cuts, "kills": kills}
+    {"truths": truths, "faults": faults, "cuts": cuts, "kills": kills, "executor": executor}
 )
 """Trials by name."""
 

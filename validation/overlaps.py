@@ -21,7 +21,7 @@ import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, read_json, write_file
 from simsched.experiments.overlap import gain_of_step, read_over
-from simsched.experiments.overlap.results import HALVES, TOGETHER
+from simsched.experiments.overlap.results import HALVES, TOGETHER, Turn
 from simsched.experiments.overlap.trials import ERRORS
 from simsched.experiments.ranges import ranges
 from simsched.model.graph import Collective
@@ -71,7 +71,9 @@ def answer(case: Case) -> Answer:
     if kind == "chunks":
         return _of_chunks(case, int(rows), cluster)
     spec = case["graph"]
-    overlaps = ss.overlap(from_spec(spec), cluster, halves=partial(load_kind, spec, microbatches=2))
+    execution = case.get("execution", "graph")
+    halves = partial(load_kind, spec, microbatches=2)
+    overlaps = ss.overlap(from_spec(spec), cluster, halves=halves, execution=execution)
     name = _ROWS.get(case["overlap"], case["overlap"])
     row = next(row for row in overlaps.rows if row.name == name or row.name.startswith(f"{name} .. "))
     assert row.gain_low is not None
@@ -157,7 +159,12 @@ def sections() -> Iterator[Section]:
         "why it differs",
     )
     yield Section("Cases that are asked", figures, columns, rows)
-    yield Section("Where they turn", [], ("case", *_TURN_COLUMNS), [_turn_row(case) for case in turns()])
+    found_turns = [(case, _turn(case)) for case in turns()]
+    close = [_is_close(case, found) for case, found in found_turns]
+    turned = Figure(f"thresholds within a factor of 2, part of {len(close)}", fmean(close))
+    yield Section(
+        "Where they turn", [turned], ("case", *_TURN_COLUMNS), [_turn_row(case, found) for case, found in found_turns]
+    )
     reasons = Counter(case["left_out"] for case in cases() if "left_out" in case)
     left_out = [
         (case["left_out"], f"[{case['id']}]({case['address']})", case) for case in cases() if "left_out" in case
@@ -177,8 +184,8 @@ def turns() -> list[Case]:
     return thresholds
 
 
-def _turn_row(case: Case) -> tuple[str, ...]:
-    """Return where an overlap begins or ends to pay, beside the threshold that an engine has."""
+def _turn(case: Case) -> Turn:
+    """Return where an overlap begins or ends to pay."""
     spec = case["graph"]
     load = partial(load_kind, spec)
     overlaps = ss.overlap(
@@ -187,13 +194,28 @@ def _turn_row(case: Case) -> tuple[str, ...]:
         load=load,
         halves=partial(load, microbatches=2),
         over=read_over(case["over"]),
+        execution=case.get("execution", "graph"),
     )
     name = _ROWS.get(case["overlap"], case["overlap"])
-    turn = next(turn for turn in overlaps.turns if turn.name == name)
+    return next(turn for turn in overlaps.turns if turn.name == name)
+
+
+def _is_close(case: Case, turn: Turn) -> bool:
+    """Return whether an overlap turns the same way as an engine's threshold, within a factor of two of it."""
+    return turn.pays == case["pays"] and 0.5 <= turn.at[0] / case["published"] <= 2.0
+
+
+def _turn_row(case: Case, turn: Turn) -> tuple[str, ...]:
+    """Return an engine's threshold beside the simulated one and its range."""
     where = " and ".join(f"{at:,.0f}" for at in turn.at)
+    if turn.low is not None or turn.high is not None:
+        least, most = case["over"].partition("=")[2].split(":")
+        low = least if turn.low is None else f"{turn.low:,.0f}"
+        high = most if turn.high is None else f"{turn.high:,.0f}"
+        where += f" ({low} to {high})"
     return (
         f"[{case['id']}]({case['address']})",
-        f"`{spec}`",
+        f"`{case['graph']}`",
         case["overlap"],
         f"{case['pays']} {case['published']:,}",
         f"{turn.pays} {where}".strip(),

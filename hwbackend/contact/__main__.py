@@ -48,7 +48,7 @@ def _command(words: list[str]) -> int:
     page.add_argument("folder")
     page.add_argument("--beside", help="folder of a kept measurement")
     page.add_argument("--operators", type=int, help="most operators of a graph that is predicted")
-    page.add_argument("--json", help="file for the figures")
+    page.add_argument("-o", "--output", help="file for the figures; FOLDER/contact.json keeps them")
     options = parser.parse_args(words)
     if options.command == "run":
         for line in measure(
@@ -62,7 +62,7 @@ def _command(words: list[str]) -> int:
         ):
             _print(line)
         return 0
-    analysis, status = judge(options.folder, beside=options.beside, operators=options.operators, json=options.json)
+    analysis, status = judge(options.folder, beside=options.beside, operators=options.operators, output=options.output)
     for line in analysis.lines():
         _print(line)
     return status

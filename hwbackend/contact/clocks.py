@@ -18,13 +18,8 @@ _REASONS: Final = {
     0x100: "display_clocks",
 }
 """Reasons for lower clocks by their bit in NVML; an idle device (0x1) is not slowed."""
-_FIELDS: Final = (
-    "clocks.sm",
-    "clocks.mem",
-    "clocks_throttle_reasons.active",
-    "temperature.gpu",
-    "power.draw",
-)
+_FIELDS: Final = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
+_MASKS: Final = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # its name today, and before 2023
 _PATIENCE: Final = 5.0  # s that nvidia-smi may take
 
 
@@ -43,7 +38,8 @@ class DeviceState:
     power
         Watts.
     processes
-        Number of other processes that use the device, or None where it is not known.
+        Number of other processes that use the device, or None where it is not known. This process is one of those that
+        the driver lists, though perhaps by another number: in a container it knows only its own.
     """
 
     sm_clock: float | None = None
@@ -67,51 +63,82 @@ def reasons_of(mask: int) -> tuple[str, ...]:
     return tuple(name for bit, name in _REASONS.items() if mask & bit)
 
 
-def state_of_gpu(index: int = 0) -> DeviceState | None:
-    """Return the condition of a GPU; None where neither NVML nor nvidia-smi reports one."""
+def visible_gpu(visible: str | None) -> str:
+    """Return how NVML knows the first GPU that CUDA sees: a number, or a text that begins with ``GPU-`` or ``MIG-``.
+
+    Parameters
+    ----------
+    visible
+        ``CUDA_VISIBLE_DEVICES``, or None if it is not set.
+
+    >>> visible_gpu(None), visible_gpu("3,1"), visible_gpu("GPU-7a,GPU-2b")
+    ('0', '3', 'GPU-7a')
+    """
+    first = (visible or "0").partition(",")[0].strip()
+    return first or "0"
+
+
+def state_of_gpu() -> DeviceState | None:
+    """Return the condition of the first GPU that CUDA sees; None where neither NVML nor nvidia-smi reports one."""
+    name = visible_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"))
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
-        return _state_by_command(index)
+        return _state_by_command(name)
     try:
         nvml.nvmlInit()
-        return _state_by_nvml(nvml, index)
+        return _state_by_nvml(nvml, name)
     except nvml.NVMLError:
         return None
 
 
-def _state_by_nvml(nvml: Any, index: int) -> DeviceState:
-    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    others = [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(gpu) if one.pid != os.getpid()]
+def _state_by_nvml(nvml: Any, name: str) -> DeviceState:
+    """Return the condition that NVML reports; a virtual GPU, or a part of one, does not know all of it."""
+    if name.isdigit():
+        gpu = nvml.nvmlDeviceGetHandleByIndex(int(name))
+    else:
+        gpu = nvml.nvmlDeviceGetHandleByUUID(name)
+
+    def ask(call: str, *arguments: Any) -> Any:
+        try:
+            return getattr(nvml, call)(gpu, *arguments)
+        except (nvml.NVMLError, AttributeError):
+            return None
+
+    power = ask("nvmlDeviceGetPowerUsage")
+    processes = ask("nvmlDeviceGetComputeRunningProcesses")
     return DeviceState(
-        float(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
-        float(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
-        reasons_of(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))),
-        float(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)),
-        nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
-        len(others),
+        _number(ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)),
+        _number(ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)),
+        reasons_of(int(ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0)),
+        _number(ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)),
+        None if power is None else power / 1e3,
+        None if processes is None else max(0, len(processes) - 1),
     )
 
 
-def _state_by_command(index: int) -> DeviceState | None:
+def _state_by_command(name: str) -> DeviceState | None:
     """Return the condition that nvidia-smi prints; fields that it does not know are None."""
     if shutil.which("nvidia-smi") is None:
         return None
-    query = ["nvidia-smi", "-i", str(index), f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        printed = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    texts = [text.strip() for text in printed.strip().split(",")]
-    if len(texts) != len(_FIELDS):
-        return None
-    sm_clock, memory_clock, mask, temperature, power = texts
-    reasons = reasons_of(int(mask, 16)) if mask.startswith("0x") else ()
-    return DeviceState(_number(sm_clock), _number(memory_clock), reasons, _number(temperature), _number(power))
+    for mask_field in _MASKS:  # a name that it does not know costs the whole answer
+        fields = (*_FIELDS, mask_field)
+        query = ["nvidia-smi", "-i", name, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+        try:
+            printed = subprocess.run(query, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        texts = [text.strip() for text in printed.strip().split(",")]
+        if len(texts) == len(fields):
+            *numbers, mask = texts
+            sm_clock, memory_clock, temperature, power = map(_number, numbers)
+            reasons = reasons_of(int(mask, 16)) if mask.startswith("0x") else ()
+            return DeviceState(sm_clock, memory_clock, reasons, temperature, power)
+    return None
 
 
-def _number(text: str) -> float | None:
+def _number(value: Any) -> float | None:
     try:
-        return float(text)
-    except ValueError:
+        return float(value)
+    except (TypeError, ValueError):
         return None

@@ -55,16 +55,16 @@ def _sentence(finding: DoctorFinding) -> str:
 
 
 def judge(
-    folder: str, *, beside: str | None = None, operators: int | None = None, json: str | None = None
+    folder: str, *, beside: str | None = None, operators: int | None = None, output: str | None = None
 ) -> tuple[Analysis, int]:
     """Analyse a folder; return the page, and 1 if a figure is worse than the kept one, else 0.
 
     Parameters
     ----------
-    json
+    output
         File for the figures; ``contact.json`` in the folder keeps them. All others as for `analyse`.
     """
     analysis = analyse(Path(folder), beside=beside, operators=operators)
-    if json is not None:
-        write_file(json, dump_json(analysis.to_dict()))
+    if output is not None:
+        write_file(output, dump_json(analysis.to_dict()))
     return analysis, int(bool(analysis.worse()))

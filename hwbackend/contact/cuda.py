@@ -14,9 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from hwbackend.contact.clocks import DeviceState, state_of_gpu
-from hwbackend.contact.device import BackendDevice, Session, StampedBlock, UnsupportedError
+from hwbackend.contact.device import BackendDevice, Halves, Session, StampedBlock, UnsupportedError
+from hwbackend.contact.probes import ProbeDriver
+from hwbackend.cuda.driver import addresses, require_driver
 from simsched.base.errors import MissingDependencyError
-from simsched.model import Kernel, Schedule
+from simsched.model import Ints, Kernel, Schedule
 from simsched.model.backend import Backend
 
 SOURCE: Final = "probe.cu"
@@ -72,7 +74,7 @@ class ContactGpu(BackendDevice):
         return {name: module.get_function(name) for name in KERNELS}
 
     @cached_property
-    def sink(self) -> Any:
+    def _sink(self) -> Any:
         """Memory that a probe writes to if its sum is a certain number, which it never is."""
         return self._cupy.zeros(4, dtype="float32")
 
@@ -98,24 +100,19 @@ class ContactGpu(BackendDevice):
 
     # --- kernels of the contact
 
-    @property
-    def function(self) -> int:
-        """The probe as the driver of CUDA knows it."""
-        return int(self._functions["probe"].kernel.ptr)
-
     def _launch(self, stamps: Any, blocks: int, threads: int, turns: int, chains: int, stream: Any) -> None:
         numbers = (np.int32(turns), np.int32(chains))
-        self._functions["probe"]((blocks,), (threads,), (stamps, self.sink, *numbers), stream=stream)
+        self._functions["probe"]((blocks,), (threads,), (stamps, self._sink, *numbers), stream=stream)
 
-    def stamps(self, blocks: int) -> Any:
+    def _stamps(self, blocks: int) -> Any:
         """Return memory for start, end and SM of blocks."""
         return self._cupy.zeros((blocks, 3), dtype="uint64")
 
-    def stream(self) -> Any:
+    def _stream(self) -> Any:
         """Return a stream that does not wait for the default one."""
         return self._cupy.cuda.Stream(non_blocking=True)
 
-    def synchronise(self) -> None:
+    def _synchronise(self) -> None:
         """Wait for the end of all work."""
         self._cupy.cuda.runtime.deviceSynchronize()
 
@@ -125,12 +122,12 @@ class ContactGpu(BackendDevice):
         for op in plan.graph.operators:
             kernel = op.kernels[0]
             turns = max(1, round(op.flops / (2 * _FMAS * kernel.threads * kernel.blocks)))
-            launches.append((self.stamps(kernel.blocks), kernel, turns, self.stream()))
+            launches.append((self._stamps(kernel.blocks), kernel, turns, self._stream()))
         for _ in range(2):  # the first time loads the code
-            self.synchronise()
+            self._synchronise()
             for stamps, kernel, turns, stream in launches:
                 self._launch(stamps, kernel.blocks, kernel.threads, turns, _FMAS, stream)
-        self.synchronise()
+        self._synchronise()
         tables = [stamps.get().astype(np.int64) for stamps, *_ in launches]
         zero = min(int(table[:, 0].min()) for table in tables)
         return [
@@ -149,10 +146,10 @@ class ContactGpu(BackendDevice):
     def fma(self, warps: int, chains: int) -> float:
         """Return the median us of a block, by its stamps."""
         sms = self.cluster.devices[0].sms
-        stamps = self.stamps(sms)
+        stamps = self._stamps(sms)
         for _ in range(2):
-            self._launch(stamps, sms, _LANES * warps, _TURNS, chains, self.stream())
-            self.synchronise()
+            self._launch(stamps, sms, _LANES * warps, _TURNS, chains, self._stream())
+            self._synchronise()
         table = stamps.get().astype(np.int64)
         return float(np.median(table[:, 1] - table[:, 0])) * _NS
 
@@ -174,14 +171,14 @@ class ContactGpu(BackendDevice):
             pinned = cupy.cuda.alloc_pinned_memory(size)
             there = cupy.cuda.alloc(size)
             target, source, kind = (there.ptr, pinned.ptr, 1) if way == "in" else (pinned.ptr, there.ptr, 2)
-            copies.append((target, source, kind, self.stream(), (pinned, there)))
+            copies.append((target, source, kind, self._stream(), (pinned, there)))
         times = []
         for _ in range(_REPEATS):
-            self.synchronise()
+            self._synchronise()
             begun = time.perf_counter()
             for target, source, kind, stream, _ in copies:
                 cupy.cuda.runtime.memcpyAsync(target, source, size, kind, stream.ptr)
-            self.synchronise()
+            self._synchronise()
             times.append((time.perf_counter() - begun) * 1e6)
         return median(times)
 
@@ -204,7 +201,7 @@ class ContactGpu(BackendDevice):
         cupy = self._cupy
         if unit == "compute":
             sms = self.cluster.devices[0].sms
-            stamps = self.stamps(sms)
+            stamps = self._stamps(sms)
             return lambda: self._launch(stamps, sms, 256, _TURNS, _FMAS, cupy.cuda.get_current_stream())
         if unit == "tensor":
             a = cupy.ones((2048, 2048), dtype="float16")
@@ -217,10 +214,10 @@ class ContactGpu(BackendDevice):
     def _time_chains(self, *chains: Sequence[Callable[[], object]]) -> float:
         """Return the median us of chains of calls, each on a stream of its own, from event to event."""
         cuda = self._cupy.cuda
-        streams = [self.stream() for _ in chains]
+        streams = [self._stream() for _ in chains]
         times = []
         for turn in range(_REPEATS + 2):
-            self.synchronise()
+            self._synchronise()
             start = cuda.Event()
             end = cuda.Event()
             start.record(streams[0])
@@ -240,6 +237,36 @@ class ContactGpu(BackendDevice):
                 times.append(float(cuda.get_elapsed_time(start, end)) * 1e3)
         return median(times)
 
+    @cached_property
+    def _probes(self) -> ProbeDriver:
+        """Launches through the driver.
+
+        Raises
+        ------
+        UnsupportedError
+            If cuda-bindings are not installed.
+        """
+        try:
+            driver = require_driver()
+        except MissingDependencyError as error:
+            raise UnsupportedError(str(error)) from error
+        function = int(self._functions["probe"].kernel.ptr)
+        return ProbeDriver(driver, addresses(), function, int(self._sink.data.ptr), self._words, self._synchronise)
+
+    def _words(self, count: int) -> tuple[int, Callable[[], Ints]]:
+        """Return the address of so many words on the device, and what reads them."""
+        words = self._cupy.zeros(count, dtype="uint64")
+        return int(words.data.ptr), lambda: np.asarray(words.get().astype(np.int64))
+
+    def chain(self, *, programmatic: bool) -> float:
+        """Return the us from start to start of kernels in a chain, by their stamps."""
+        return self._probes.chain(int(self._stream().ptr), programmatic=programmatic)
+
+    def halves(self) -> Halves:
+        """Return the times of two kernels by their stamps: on two streams, and on two green contexts."""
+        streams = [self._stream() for _ in range(2)]
+        return self._probes.halves(self.cluster.devices[0].sms, [int(stream.ptr) for stream in streams])
+
     def profile_once(self, plan: Schedule) -> Session:
         """Run a schedule under the profiler of PyTorch, which is CUPTI; count kernels and ids of nodes.
 
@@ -255,7 +282,7 @@ class ContactGpu(BackendDevice):
         names = {op.kind for op in plan.graph.operators}  # kernels are named as the kinds that they compute
         with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as session:
             self.backend.replay(plan, repeats=1, warmup=0)
-            self.synchronise()
+            self._synchronise()
         with TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             session.export_chrome_trace(str(path))

@@ -44,6 +44,14 @@ class Session(NamedTuple):
     nodes: int
 
 
+class Halves(NamedTuple):
+    """Two kernels of a block an SM: us on two streams, and on two parts of the SMs; the SMs of these parts."""
+
+    shared: float
+    apart: float
+    sms: tuple[int, int]
+
+
 class ContactDevice(Protocol):
     """A device as the sections of a contact use it.
 
@@ -119,6 +127,17 @@ class ContactDevice(Protocol):
 
     def beside(self, first: str, second: str) -> tuple[float, float, float]:
         """Return us of two captured chains of kernels, each bound by a unit of `sharing.UNITS`: alone, and together."""
+        ...
+
+    def chain(self, *, programmatic: bool) -> float:
+        """Return the us from the start of a kernel in a chain on one stream to the start of the next.
+
+        With `programmatic` a kernel may be launched before the one before it has ended.
+        """
+        ...
+
+    def halves(self) -> Halves:
+        """Run two kernels on two streams, and on two parts of the SMs, of which the first is half or a little more."""
         ...
 
     def profile_once(self, plan: Schedule) -> Session:
@@ -202,6 +221,14 @@ class BackendDevice:
     def beside(self, first: str, second: str) -> tuple[float, float, float]:  # noqa: ARG002
         """Refuse."""
         raise self._refusal("kernels bound by one unit")
+
+    def chain(self, *, programmatic: bool) -> float:  # noqa: ARG002
+        """Refuse."""
+        raise self._refusal("programmatic launches")
+
+    def halves(self) -> Halves:
+        """Refuse."""
+        raise self._refusal("green contexts")
 
     def profile_once(self, plan: Schedule) -> Session:  # noqa: ARG002
         """Refuse."""

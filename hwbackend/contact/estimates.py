@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ _TOGETHER: Final = 1.5  # times one copy: two that take longer share an engine
 _PER: Final = 100.0  # s over which the drift is stated
 _LEAST_ANCHORS: Final = 8
 _PAUSE: Final = 3.0  # us; launches take longer
+_LATER: Final = 1e9  # us, up to which times after the last kernel are known
 _MISSING: Final = 0.03  # part of the clock: what is missing beyond it shows how it rises
 
 
@@ -66,27 +67,49 @@ class Drift:
 def without_drift(run: Replay, factor: float) -> Replay:
     """Return a run as it would have been without a drift that makes kernels take so many times as long.
 
-    The part of a latency is scaled in which kernels run, or pause for less than a launch takes: these pauses are the
-    device's own, such as `gap` and `graph_node`. Longer ones are the host's, which has another clock.
+    Times are scaled in which kernels run, or pause for less than a launch takes: these pauses are the device's own,
+    such as `gap` and `graph_node`. The time before the first kernel and longer pauses are the host's, which has another
+    clock.
     """
     spans = spans_of(run.trace)
-    end = float(spans.launches[:, 1].max(initial=0.0))
-    busy = busy_time(spans.launches) / end if end > 0.0 else 0.0
-    scale = 1.0 / (1.0 + busy * (factor - 1.0))
-    trace = measured_trace(run.program, run.cluster, spans.launches * scale, spans.copies * scale)
+    if not len(spans.launches):
+        return run
+    at, true = true_times(busy_spans(spans.launches), factor)
+    launches, copies = (np.interp(times, at, true) for times in (spans.launches, spans.copies))
+    end = float(spans.launches.max())
+    scale = float(np.interp(end, at, true)) / end if end > 0.0 else 1.0
+    trace = measured_trace(run.program, run.cluster, launches, copies)
     return replace(run, latency=tuple(us * scale for us in run.latency), trace=trace)
 
 
-def busy_time(spans: Floats, *, pause: float = _PAUSE) -> float:
-    """Return the us in which spans, shape (n, 2), are under way, with pauses between them up to so many us.
+def true_times(busy: Floats, factor: float) -> tuple[Floats, Floats]:
+    """Return times of a run, and the same times if a device that is so many times as slow were not.
 
-    >>> busy_time(np.array([(0.0, 2.0), (1.0, 3.0), (4.0, 6.0), (16.0, 17.0)]))
-    7.0
+    Parameters
+    ----------
+    busy
+        When the device works, from the first to the last, shape (n, 2). Time passes as ever between these spans.
+
+    >>> at, true = true_times(np.array([(4.0, 8.0), (10.0, 12.0)]), 2.0)
+    >>> np.interp([4.0, 6.0, 8.0, 9.0, 12.0], at, true).tolist()
+    [4.0, 5.0, 6.0, 7.0, 9.0]
     """
-    start, end = spans[np.argsort(spans[:, 0])].T
-    before = np.maximum.accumulate(np.concatenate([start[:1], end[:-1]]))  # the latest end of those that began earlier
-    idle = np.maximum(0.0, start - before)
-    return float(end.max() - start[0] - idle[idle > pause].sum())
+    at = np.concatenate([[0.0], busy.ravel(), [busy.max() + _LATER]])
+    rate = np.ones(len(at) - 1)
+    rate[1:-1:2] = 1.0 / factor
+    return at, np.concatenate([[0.0], np.cumsum(np.diff(at) * rate)])
+
+
+def busy_spans(spans: Floats, *, pause: float = _PAUSE) -> Floats:
+    """Return when spans, shape (n, 2), are under way, with pauses between them up to so many us; in ascending order.
+
+    >>> busy_spans(np.array([(0.0, 2.0), (1.0, 3.0), (4.0, 6.0), (16.0, 17.0)])).tolist()
+    [[0.0, 6.0], [16.0, 17.0]]
+    """
+    start, end = spans[np.argsort(spans[:, 0], kind="stable")].T
+    until = np.maximum.accumulate(end)  # the latest end of a span and of those that began earlier
+    apart = np.flatnonzero(start[1:] - until[:-1] > pause)
+    return np.column_stack([start[np.concatenate([[0], apart + 1])], until[np.concatenate([apart, [len(end) - 1]])]])
 
 
 def runs_of(record: ContactRecord, drift: Drift, *prefixes: str) -> Iterator[tuple[str, Replay]]:
@@ -104,7 +127,9 @@ def direct_estimates(record: ContactRecord) -> dict[str, float]:
     Names are fields of `Device`, and these: ``tick`` (us), ``ramp_start`` (part of the clock after a pause),
     ``ramp_time`` (s), ``drift`` (part by which the clock falls in 100 s), ``chain_warps_N`` (warps of N independent
     chains that keep an SM busy), ``fp32`` and ``fp16`` (FLOP per us of matrix products), ``copy_latency`` (us) and
-    ``copy_rate`` (bytes per us) between host and device.
+    ``copy_rate`` (bytes per us) between host and device, ``programmatic`` (us by which a kernel in a chain starts
+    earlier if it is launched programmatically), ``green_share`` (part of the SMs of a green context that asked for
+    half).
     """
     drift = Drift.of(record)
     found = _host_costs(record)
@@ -124,7 +149,7 @@ def direct_estimates(record: ContactRecord) -> dict[str, float]:
     for dtype in ("fp32", "fp16"):
         if (line := items.get(f"doctor/{dtype}")) is not None:
             found[dtype] = float(line["rate"]) * drift.factor(line["at"])
-    return found | _copies(items)
+    return found | _copies(items) | _launches(items, drift)
 
 
 def _host_costs(record: ContactRecord) -> dict[str, float]:
@@ -208,6 +233,20 @@ def _bandwidth(record: ContactRecord, drift: Drift) -> float | None:
         return None
     nbytes, us = np.array(sorted(rows)).T
     return float(1.0 / np.polyfit(nbytes, us, 1)[0])
+
+
+def _launches(items: Mapping[str, Mapping[str, Any]], drift: Drift) -> dict[str, float]:
+    """Return what programmatic launches save, and the part of the SMs that a green context has."""
+    found: dict[str, float] = {}
+    line = items.get("launches/dependent")
+    if line is not None:
+        factor = drift.factor(line["at"] + line["took"] / 2)
+        found["programmatic"] = (float(line["ordered"]) - float(line["dependent"])) / factor
+    line = items.get("launches/green")
+    if line is not None:
+        first, second = line["sms"]
+        found["green_share"] = first / (first + second)
+    return found
 
 
 def _copies(items: Mapping[str, Mapping[str, object]]) -> dict[str, float]:

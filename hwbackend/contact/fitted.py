@@ -11,7 +11,7 @@ from hwbackend.contact.estimates import Drift, direct_estimates, runs_of
 from hwbackend.contact.lines import ContactRecord
 from hwbackend.contact.measure import join_runs, profile_of
 from hwbackend.contact.sections.graphs import HELD_OUT, TRAINING
-from hwbackend.contact.sections.host import STAY, SWITCH
+from hwbackend.contact.sections.host import CROWD, LASTING, STAY, SWITCH
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, ParameterRow, calibrate, recalibrate
 from simsched.calibration.evidence import MeasuredRun, Residual
@@ -91,7 +91,7 @@ def fit_contact(record: ContactRecord) -> Fitted:
     ordering are fitted by `calibrate` to the section on them, twice: the second time the first fit is what is believed
     beforehand, so that the preset pulls no more. Then saturation and sharing are fitted to all runs, but for every
     fourth pair of kernels, which is held out. `hop` is what a change of the stream costs beyond the fitted `gap`, by
-    two chains that were measured in turns.
+    two chains that were measured in turns; see `crowd_of` for `crowd_latency`.
     """
     direct = direct_estimates(record)
     drift = Drift.of(record)
@@ -100,7 +100,11 @@ def fit_contact(record: ContactRecord) -> Fitted:
     pairs = [run for _, run in runs_of(record, drift, "sharing/")]
     unseen = pairs[_EVERY - 1 :: _EVERY]
     seen = [run for i, run in enumerate(pairs) if i % _EVERY != _EVERY - 1]
-    issuing = [run for _, run in runs_of(record, drift, "host/")]
+    host = [run for _, run in runs_of(record, drift, "host/")]
+    issuing = [run for run in host if run.name.startswith("overhead/")]
+    crowd = crowd_of(host)
+    if crowd is not None:
+        direct["crowd_latency"] = given["crowd_latency"] = crowd
     runs = issuing + [run for _, run in runs_of(record, drift, "saturation/", "copies/")] + seen
     if not runs:
         raise CalibrationError("no microbenchmark was measured: run the contact again with more --seconds")
@@ -141,6 +145,42 @@ def hop_of(runs: Sequence[Replay], values: Mapping[str, float]) -> float | None:
     if len(pauses) < 2:
         return None
     return max(0.0, values.get("gap", 0.0) + pauses[SWITCH] - pauses[STAY])
+
+
+def crowd_of(runs: Sequence[Replay]) -> float | None:
+    """Return the us by which a kernel starts later beside another one, None if chains for it were not measured.
+
+    Kernels of two sizes take T and T' us alone, and ``D = (T + c) k`` and ``D' = (T' + c) k`` beside a kernel whose
+    interference is k: ``c = (D T' - D' T) / (D' - D)``. T and D are means over parts of one chain, so that neither the
+    steps of the timer nor changes of the clock between runs matter.
+    """
+    times = [_times_of_chain(run) for run in runs if run.name.startswith(CROWD)]
+    known = sorted(pair for pair in times if pair is not None)
+    if len(known) < 2:
+        return None
+    alone, beside = known[0]
+    longer_alone, longer_beside = known[-1]
+    growth = longer_beside - beside
+    if growth <= 0.0:
+        return None
+    return max(0.0, (beside * longer_alone - longer_beside * alone) / growth)
+
+
+def _times_of_chain(run: Replay) -> tuple[float, float] | None:
+    """Return the mean us of the kernels of a chain that began after the lasting kernel, and of those beside it.
+
+    None if there are none of one kind.
+    """
+    launches = spans_of(run.trace).launches
+    lasting = run.program.launches.op == run.program.graph.index[LASTING]
+    start, end = launches[~lasting].T
+    first, last = launches[lasting][0].tolist()
+    beside = (start >= first) & (end <= last)
+    after = start >= last
+    if not beside.any() or not after.any():
+        return None
+    took = end - start
+    return float(np.mean(took[after])), float(np.mean(took[beside]))
 
 
 def _direct_row(name: str, value: float) -> ParameterRow:

@@ -58,7 +58,8 @@ def run_contact(
     size
         ``"full"``, or ``"small"`` for a trial of everything.
     patience
-        Seconds without an answer after which a process is ended and its item given up.
+        Seconds without an answer, beyond those that an item takes, after which a process is ended and its item given
+        up.
     tell
         Called with a line for each section.
 
@@ -91,22 +92,22 @@ def run_contact(
                 if status in (DONE, CUT):
                     break
             record = read_record(folder)
-            done, failed = (_count(rows, section) for rows in (record.items, _given_up(record)))
-            tell(
-                f"{section}: {done} items, {failed} failed, {budget.seconds_used():.0f} s used"
-                + " (cut)" * (status == CUT)
-            )
+            end = " (cut)" if status == CUT else ""
+            tell(f"{section}: {_counts(record, section)}, {budget.seconds_used():.0f} s used{end}")
             if status == CUT:
                 break
     return read_record(folder)
 
 
-def _count(keys: Any, section: str) -> int:
-    return sum(key.startswith(f"{section}/") for key in keys)
-
-
-def _given_up(record: ContactRecord) -> list[str]:
-    return [key for key in record.failures if key not in record.items]
+def _counts(record: ContactRecord, section: str) -> str:
+    """Return how many items of a section were measured, failed, and are not possible on the device."""
+    done = [key for key in record.items if key.startswith(f"{section}/")]
+    missing = [key for key in record.failures if key.startswith(f"{section}/") and key not in record.items]
+    unsupported = sum(map(record.is_unsupported, missing))
+    text = f"{len(done)} items, {len(missing) - unsupported} failed"
+    if unsupported:
+        text += f", {unsupported} not possible here"
+    return text
 
 
 class _Budget:
@@ -221,20 +222,37 @@ def _run_section(
 
 
 def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float) -> bool:
-    """Wait for the end of a process; end it and return True if it writes no line for so many s."""
+    """Wait for the end of a process; end it and return True if it writes no line for so many s.
+
+    The time that an item takes, as its line of the beginning says, comes on top.
+    """
     size = -1
     since = time.monotonic()
+    expected = 0.0
     while process.poll() is None:
         time.sleep(_LOOK)
         grown = path.stat().st_size
         if grown != size:
+            expected = _expected_seconds(path, max(0, size), grown)
             size = grown
             since = time.monotonic()
-        if time.monotonic() - since > patience:
+        if time.monotonic() - since > patience + expected:
             process.kill()
             process.wait()
             return True
     return False
+
+
+def _expected_seconds(path: Path, start: int, end: int) -> float:
+    """Return the s that the item takes which the last line of a part of a file begins, 0 if it begins none."""
+    with path.open("rb") as file:
+        file.seek(start)
+        line = file.read(end - start).rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        row = json.loads(line)
+        return float(row.get("seconds", 0.0)) if "begin" in row else 0.0
+    except ValueError:  # a line without its end
+        return 0.0
 
 
 def _last_unfinished(before: ContactRecord, after: ContactRecord) -> str | None:

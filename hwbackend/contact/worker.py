@@ -16,7 +16,7 @@ from hwbackend.contact.lines import ContactLines, appending
 from hwbackend.contact.measure import ANCHOR_EVERY, anchor, settle
 from hwbackend.contact.opening import open_device
 from hwbackend.contact.sections import SECTIONS, SIZES, Bench, ContactItem
-from simsched.base.errors import SimschedError
+from simsched.base.errors import MissingDependencyError, SimschedError
 
 DONE = 0
 UNUSABLE = 2
@@ -146,12 +146,12 @@ def _anchor(device: ContactDevice, lines: ContactLines, clock: _ContactClock) ->
 
 def _measure(bench: Bench, lines: ContactLines, item: ContactItem, clock: _ContactClock) -> bool:
     """Measure an item; return whether the device still answers."""
-    lines.append(begin=item.key)
+    lines.append(begin=item.key, seconds=item.seconds)
     at = clock.now()
     try:
         found = item.measure(bench)
     except Exception as error:  # one defect must not cost all that can still be measured
-        unsupported = isinstance(error, UnsupportedError)
+        unsupported = isinstance(error, (UnsupportedError, MissingDependencyError))
         took = round(clock.now() - at, 4)
         lines.append(failed=item.key, reason=_reason(error), unsupported=unsupported, at=at, took=took)
         return unsupported or _answers(bench.device)

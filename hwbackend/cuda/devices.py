@@ -4,18 +4,31 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hwbackend.cuda.interface import CudaDevice
+from simsched.base.units import GB_PER_S
 from simsched.model.cluster import Cluster, Device
+from simsched.model.cluster.presets import sheet
 from simsched.model.profile import MeasuredDevice
 
 _LANES: Final[Mapping[str, int]] = {"6.0": 64, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
 _MOST_LANES: Final = 128  # fp32 lanes of an SM of any other capability
 _CLOCK, _BANDWIDTH = 1500.0, 500e3  # MHz and bytes per us, where the driver says nothing
 _UNKNOWN_BUS: Final = "pcie4"
+_LIMITS: Final = (
+    "threads_per_sm",
+    "blocks_per_sm",
+    "registers_per_sm",
+    "shared_memory_per_sm",
+    "shared_memory_per_block",
+    "shared_memory_reserved",
+)
 _ANY_PRESET: Final = "a100"  # for nothing but the shape of its links
 
 
 def device_of(found: CudaDevice, name: str) -> Device:
-    """Return a GPU with its own limits; rates and overheads are those of its preset, else as its properties say."""
+    """Return a GPU with its own limits; rates and costs are those of its preset.
+
+    Without a preset rates are as its properties say, and costs those of its compute capability.
+    """
     measured = MeasuredDevice(
         found.name,
         sms=found.sms,
@@ -29,25 +42,18 @@ def device_of(found: CudaDevice, name: str) -> Device:
     preset = measured.to_device(name)
     if preset is not None:
         return preset
-    clock = found.clock or _CLOCK
-    return Device(
-        name=name,
-        model=found.name,
-        sms=found.sms,
-        threads_per_sm=found.threads_per_sm,
-        blocks_per_sm=found.blocks_per_sm,
-        registers_per_sm=found.registers_per_sm,
-        shared_memory_per_sm=found.shared_memory_per_sm,
-        shared_memory_per_block=found.shared_memory_per_block,
-        shared_memory_reserved=found.shared_memory_reserved,
-        shared_memory_granularity=128 if int(found.capability.partition(".")[0]) >= 8 else 256,
-        clock=clock,
-        peak={"fp32": found.sms * _LANES.get(found.capability, _MOST_LANES) * 2 * clock},
-        bandwidth=found.bandwidth or _BANDWIDTH,
-        memory=float(found.memory),
-        l2=float(found.l2),
-        copy_engines=found.copy_engines,
+    fields = sheet(
+        found.capability,
+        found.sms,
+        _LANES.get(found.capability, _MOST_LANES),
+        found.clock or _CLOCK,
+        (found.bandwidth or _BANDWIDTH) / GB_PER_S,
+        float(found.memory),
+        float(found.l2),
+        found.copy_engines,
     )
+    limits = {limit: getattr(found, limit) for limit in _LIMITS}
+    return Device(name=name, model=found.name, **fields | limits)
 
 
 def cluster_of(found: Sequence[CudaDevice], virtual: int = 1) -> Cluster:

@@ -9,6 +9,7 @@ from simsched.base.errors import BackendError, MissingDependencyError
 
 FUNCTIONS: Final = (
     "cuLaunchKernelEx",
+    "cuGraphLaunch",
     "cuEventRecord",
     "cuStreamWaitEvent",
     "cuStreamSynchronize",

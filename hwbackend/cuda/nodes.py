@@ -1,11 +1,13 @@
 """`NodeGraph`: a captured graph whose nodes get other edges and priorities. Not run on a device yet.
 
 A new order is a clone of the graph with other dependencies, so that parameters and attributes of nodes, clusters of
-blocks included, stay as they were captured. A node whose order means more than its edges say is not moved: programmatic
-dependent launches (PDL), calls of the host, events, allocations.
+blocks included, stay as they were captured. A node whose order means more than its edges say is not moved by itself:
+programmatic dependent launches (PDL), calls of the host, events, allocations. Nodes of one operator may then be a graph
+of their own, a `NodeUnit`, which is moved as one node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, Final
 
@@ -18,6 +20,10 @@ NODE_PRIORITIES: Final = 8
 """The flag ``CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY``."""
 MOVABLE: Final = ("KERNEL", "MEMCPY", "MEMSET", "EMPTY")
 """Types of nodes that may get other edges."""
+_KEPT_WHOLE: Final = ("HOST", "GRAPH")
+"""Types of nodes that stay among the nodes of their operator: what runs in them is ordered by edges alone."""
+_ALLOCATING: Final = ("MEM_ALLOC", "MEM_FREE")
+"""Types of nodes for which CUDA lets no node be taken out of a graph, or the graph be part of another one."""
 
 _TYPE: Final = "CU_GRAPH_NODE_TYPE_"
 _ATTRIBUTE: Final = "CU_LAUNCH_ATTRIBUTE_"
@@ -29,6 +35,8 @@ _KEPT_WITH: Final[Mapping[str, str]] = {
     "DEVICE_UPDATABLE_KERNEL_NODE": "deviceUpdatableKernelNode.deviceUpdatable",
 }
 """Attributes that tie a kernel to others, and the field that is not 0 where one is set."""
+_TIED_WITHIN: Final = ("PROGRAMMATIC_STREAM_SERIALIZATION",)
+"""Those that tie a kernel to the one before it on its stream, which is of the same operator."""
 
 
 class NodeGraph:
@@ -56,7 +64,11 @@ class NodeGraph:
         self._number = {int(node): i for i, node in enumerate(self.nodes)}
         rows = self._read_edges()
         self.edges: tuple[NodeEdge, ...] = tuple((a, b) for a, b, _ in rows)
-        self._programmatic = {end for a, b, kind in rows if kind for end in (a, b)}
+        self._programmatic: dict[int, set[int]] = {}
+        for a, b, kind in rows:
+            if kind:
+                self._programmatic.setdefault(a, set()).add(b)
+                self._programmatic.setdefault(b, set()).add(a)
 
     def number(self, handle: Any) -> int:
         """Return the number of a node."""
@@ -80,14 +92,40 @@ class NodeGraph:
             return f"a node of type {name.lower()}"
         if node in self._programmatic:
             return "a programmatic dependency (PDL)"
-        if name != "KERNEL":
-            return None
+        attribute = self._tie(node) if name == "KERNEL" else None
+        return attribute and f"the attribute {attribute.lower()}"
+
+    def unit_obstacle(self, nodes: Sequence[int]) -> str | None:
+        """Return why nodes cannot be a graph of their own, None if they can.
+
+        CUDA takes no node out of a graph that allocates or frees memory. Events, semaphores and memory on which a node
+        waits order it with work that no edge shows; conditional nodes cannot be in another graph.
+        """
+        own = set(nodes)
+        if self._allocating:
+            return "the capture allocates memory, so that no node can be taken out of it"
+        for node in nodes:
+            name = self.type_of(node)
+            attribute = self._tie(node) if name == "KERNEL" else None
+            if name not in (*MOVABLE, *_KEPT_WHOLE) or (attribute is not None and attribute not in _TIED_WITHIN):
+                return self.obstacle(node)
+            if not self._programmatic.get(node, own) <= own:
+                return "a programmatic dependency (PDL) on another operator"
+        return None
+
+    @cached_property
+    def _allocating(self) -> frozenset[int]:
+        """The nodes that allocate or free memory."""
+        return frozenset(node for node in range(len(self.nodes)) if self.type_of(node) in _ALLOCATING)
+
+    def _tie(self, node: int) -> str | None:
+        """Return the attribute that ties a kernel to others, None if there is none."""
         for attribute, field in _KEPT_WITH.items():
             value: Any = self.attribute(node, attribute)
             for part in field.split("."):
                 value = getattr(value, part, 0)
             if int(value):
-                return f"the attribute {attribute.lower()}"
+                return attribute
         return None
 
     def type_of(self, node: int) -> str:
@@ -132,13 +170,17 @@ class NodeGraph:
             parameters.sharedMemBytes + static,
         )
 
-    def reorder(self, edges: Iterable[NodeEdge], priorities: Mapping[int, int]) -> "ReorderedGraph":
+    def reorder(
+        self, edges: Iterable[NodeEdge], priorities: Mapping[int, int], units: Mapping[int, "NodeUnit"] | None = None
+    ) -> "ReorderedGraph":
         """Return the same nodes with these edges and no others.
 
         Parameters
         ----------
         priorities
             Of kernels by number: 0 is the least urgent, lower numbers go first.
+        units
+            Nodes that come as one node each, whose number no node has; `edges` and `priorities` name that number.
 
         Raises
         ------
@@ -148,29 +190,44 @@ class NodeGraph:
         driver = self._driver
         clone = value_of(driver.cuGraphClone(self._graph))
         try:
-            twins = [value_of(driver.cuGraphNodeFindInClone(node, clone)) for node in self.nodes]
+            twins = self.twins_in(clone)
+            place = dict(enumerate(twins))
+            for number, unit in (units or {}).items():
+                for node in unit.nodes:
+                    value_of(driver.cuGraphDestroyNode(place.pop(node)))
+                unit.prioritise(priorities[number])
+                place[number] = value_of(driver.cuGraphAddChildGraphNode(clone, None, 0, unit.graph))
             wanted = dict.fromkeys(edges)
-            present = set(self.edges)
-            self._change("Remove", clone, twins, [edge for edge in self.edges if edge not in wanted])
-            self._change("Add", clone, twins, [edge for edge in wanted if edge not in present])
+            present = dict.fromkeys((a, b) for a, b in self.edges if a in place and b in place)
+            self._change("Remove", clone, place, [edge for edge in present if edge not in wanted])
+            self._change("Add", clone, place, [edge for edge in wanted if edge not in present])
             for node, priority in priorities.items():
-                if self.type_of(node) == "KERNEL":
-                    self._prioritise(twins[node], priority)
+                if node < len(twins) and self.type_of(node) == "KERNEL":
+                    self.prioritise(twins[node], priority)
             launchable = value_of(driver.cuGraphInstantiate(clone, NODE_PRIORITIES))
         except BaseException:
             driver.cuGraphDestroy(clone)
             raise
-        return ReorderedGraph(driver, clone, launchable, twins)
+        return ReorderedGraph(driver, clone, launchable, () if units else twins)
 
-    def _change(self, verb: str, graph: Any, twins: Sequence[Any], edges: Sequence[NodeEdge]) -> None:
+    def twins_in(self, clone: Any) -> list[Any]:
+        """Return the handles that the nodes have in a clone of the graph."""
+        return [value_of(self._driver.cuGraphNodeFindInClone(node, clone)) for node in self.nodes]
+
+    def unit(self, nodes: Sequence[int]) -> "NodeUnit":
+        """Return some nodes as a graph of their own; see `unit_obstacle`."""
+        return NodeUnit(self._driver, self, self._graph, nodes)
+
+    def _change(self, verb: str, graph: Any, place: Mapping[int, Any], edges: Sequence[NodeEdge]) -> None:
         """Remove or add edges."""
         if not edges:
             return
         name = f"cuGraph{verb}Dependencies"
         change = getattr(self._driver, f"{name}_v2", None) or getattr(self._driver, name)
-        value_of(change(graph, [twins[a] for a, _ in edges], [twins[b] for _, b in edges], None, len(edges)))
+        value_of(change(graph, [place[a] for a, _ in edges], [place[b] for _, b in edges], None, len(edges)))
 
-    def _prioritise(self, node: Any, priority: int) -> None:
+    def prioritise(self, node: Any, priority: int) -> None:
+        """Set the priority of a kernel, by its handle."""
         driver = self._driver
         value = driver.CUkernelNodeAttrValue()
         value.priority = priority
@@ -178,8 +235,72 @@ class NodeGraph:
         value_of(driver.cuGraphKernelNodeSetAttribute(node, number, value))
 
 
+class NodeUnit:
+    """Nodes of a graph as a graph of their own: they keep the edges and attributes that they were captured with.
+
+    Parameters
+    ----------
+    driver
+        ``cuda.bindings.driver``.
+    whole, captured
+        The graph that has the nodes, and its handle.
+    nodes
+        Their numbers there.
+
+    Attributes
+    ----------
+    graph
+        The ``CUgraph``.
+
+    Raises
+    ------
+    BackendError
+        If the driver refuses.
+    """
+
+    def __init__(self, driver: Any, whole: NodeGraph, captured: Any, nodes: Sequence[int]) -> None:
+        self.nodes = tuple(nodes)
+        self.graph = value_of(driver.cuGraphClone(captured))
+        self._driver = driver
+        self._whole = whole
+        self._launchable: Any = None
+        try:
+            twins = whole.twins_in(self.graph)
+            own = set(nodes)
+            for node, twin in enumerate(twins):
+                if node not in own:
+                    value_of(driver.cuGraphDestroyNode(twin))
+        except BaseException:
+            driver.cuGraphDestroy(self.graph)
+            raise
+        self._kernels = [twins[node] for node in nodes if whole.type_of(node) == "KERNEL"]
+
+    def prioritise(self, priority: int) -> None:
+        """Set the priority of all kernels."""
+        for kernel in self._kernels:
+            self._whole.prioritise(kernel, priority)
+
+    def launchable(self) -> int:
+        """Return the handle of a graph that can be launched; its kernels have the priority of the stream."""
+        if self._launchable is None:
+            self._launchable = value_of(self._driver.cuGraphInstantiate(self.graph, 0))
+        return int(self._launchable)
+
+    def close(self) -> None:
+        """Free it; it must not run any more."""
+        if self._launchable is not None:
+            self._driver.cuGraphExecDestroy(self._launchable)
+            self._launchable = None
+        if self.graph is not None:
+            self._driver.cuGraphDestroy(self.graph)
+            self.graph = None
+
+
 class ReorderedGraph:
-    """A graph that can be launched, and that frees itself."""
+    """A graph that can be launched, and that frees itself.
+
+    `nodes` has the handles of all nodes; none where some are within others.
+    """
 
     def __init__(self, driver: Any, graph: Any, launchable: Any, nodes: Sequence[Any]) -> None:
         self._driver = driver
@@ -196,9 +317,9 @@ class ReorderedGraph:
         value_of(self._driver.cuGraphUpload(self._launchable, stream))
 
     def profiled_order(self) -> list[int] | None:
-        """Return the numbers of the nodes as profilers order them by id, None if the driver does not tell ids."""
+        """Return the numbers of the nodes as profilers order them by id, None if ids are not known of all nodes."""
         ask = getattr(self._driver, "cuGraphNodeGetToolsId", None)
-        if ask is None:
+        if ask is None or not self._nodes:
             return None
         answers = [ask(node) for node in self._nodes]
         if any(int(answer[0]) for answer in answers):

@@ -1,9 +1,10 @@
 """Programs of events and barriers as packed calls that launch the nodes of a captured graph.
 
+An operator whose nodes have no calls, or that cannot be taken apart, is one call that launches a graph of these nodes.
 Not run on a device yet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from hwbackend.cuda.nodes import NodeGraph
@@ -16,10 +17,15 @@ from simsched.model import Program
 
 _LAUNCH, _WAIT, _SYNCHRONISE, _RECORD, _FILL = range(5)  # the signatures of packed calls
 _COPY = _LAUNCH  # four arguments of 64 bits, too
+_LAUNCH_GRAPH = _RECORD  # two of them
 _ATTRIBUTE: Final = "CU_LAUNCH_ATTRIBUTE_"
 _CARRIED: Final = {"CLUSTER_DIMENSION": "clusterDim.x", "COOPERATIVE": "cooperative"}
 """Attributes that come along with a launch, and the field that is not 0 where one is set."""
 _ON_DEVICE: Final = ("CU_MEMORYTYPE_DEVICE", "CU_MEMORYTYPE_UNIFIED")
+
+
+class NoCallError(BackendError):
+    """A node that no packed call runs."""
 
 
 def packed_calls(
@@ -31,6 +37,9 @@ def packed_calls(
     streams: Mapping[Lane, int],
     events: Sequence[int],
     stamps: Sequence[tuple[int, int]] = (),
+    *,
+    whole: Container[int] = (),
+    unit_of: Callable[[int, str], int] | None = None,
 ) -> PackedCalls:
     """Return the calls that issue a program once, in the order in which one host thread issues it.
 
@@ -44,15 +53,21 @@ def packed_calls(
         Handles of the program's streams and events.
     stamps
         Handles of two events for each operator, recorded before and after it; none where nothing is stamped.
+    whole
+        Operators that are not taken apart, by number.
+    unit_of
+        Returns the handle of a graph of an operator's nodes that can be launched: of one of `whole`, with an empty
+        text, or of one with a node that has no call, with the reason. Such nodes are copies of the host, of arrays and
+        images, and kernels whose arguments are in one buffer.
 
     Raises
     ------
     BackendError
-        If the program has several host threads, or a node has no call: copies of the host, arrays and images.
+        If the program has several host threads, or there is no graph for an operator that needs one.
     """
     if len(program.thread_ptr) > 2:
         raise BackendError("a program of several host threads is not packed: lower it with threads='one'")
-    packer = _Packer(driver, addresses, graph, program, parts, streams, events, stamps)
+    packer = _Packer(driver, addresses, graph, program, parts, streams, events, stamps, whole, unit_of)
     issue(program, threads_of(program), packer)
     return PackedCalls(packer.rows, (packer.kept, graph))
 
@@ -70,6 +85,8 @@ class _Packer:
         streams: Mapping[Lane, int],
         events: Sequence[int],
         stamps: Sequence[tuple[int, int]],
+        whole: Container[int],
+        unit_of: Callable[[int, str], int] | None,
     ) -> None:
         self.thread = 0
         self.rows: list[tuple[int, int, Sequence[int]]] = []
@@ -81,6 +98,8 @@ class _Packer:
         self._streams = streams
         self._events = events
         self._stamps = stamps
+        self._whole = whole
+        self._unit_of = unit_of
         self._first = first_rows(program)
 
     def launch(self, row: int, device: int, stream: int) -> None:
@@ -90,10 +109,27 @@ class _Packer:
         handle = self._streams[device, stream]
         if self._stamps:
             self._add(_RECORD, "cuEventRecord", self._stamps[op][0], handle)
-        for node in self._parts[op].nodes:
-            self._node(node, handle)
+        self._operator(op, handle)
         if self._stamps:
             self._add(_RECORD, "cuEventRecord", self._stamps[op][1], handle)
+
+    def _operator(self, op: int, stream: int) -> None:
+        """Add the calls of an operator: of its nodes, or of a graph of them."""
+        reason = ""
+        if op not in self._whole:
+            count = len(self.rows)
+            try:
+                for node in self._parts[op].nodes:
+                    self._node(node, stream)
+            except NoCallError as error:
+                if self._unit_of is None:
+                    raise
+                reason = str(error)
+                del self.rows[count:]
+            else:
+                return
+        assert self._unit_of is not None
+        self._add(_LAUNCH_GRAPH, "cuGraphLaunch", self._unit_of(op, reason), stream)
 
     def record(self, event: int, device: int, stream: int) -> None:
         self._add(_RECORD, "cuEventRecord", self._events[event], self._streams[device, stream])
@@ -142,7 +178,7 @@ class _Packer:
 
     def _kernel(self, node: int, parameters: Any, stream: int) -> None:
         if int(parameters.extra) and not int(parameters.kernelParams):
-            raise BackendError("a kernel has its arguments in one buffer, which packed calls do not pass")
+            raise NoCallError("a kernel with its arguments in one buffer")
         driver = self._driver
         config = driver.CUlaunchConfig()
         for name in ("gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes"):
@@ -173,7 +209,7 @@ class _Packer:
     def _copy_node(self, parameters: Any, stream: int) -> None:
         ends = [str(getattr(kind, "name", kind)) for kind in (parameters.srcMemoryType, parameters.dstMemoryType)]
         if any(name not in _ON_DEVICE for name in ends) or parameters.Height > 1 or parameters.Depth > 1:
-            raise BackendError("a copy of the host, or of several rows, has no packed call")
+            raise NoCallError("a copy of the host, or of several rows")
         target = int(parameters.dstDevice) + parameters.dstXInBytes
         source = int(parameters.srcDevice) + parameters.srcXInBytes
         self._add(_COPY, "cuMemcpyAsync", target, source, parameters.WidthInBytes, stream)

@@ -1,9 +1,10 @@
 """Programs with the operators of PyTorch: cuDNN and cuBLAS on CUDA streams, or one core of the CPU.
 
 On CUDA a network is captured once, and every schedule runs the nodes of that capture: in a graph with edges of its own,
-or launched by packed calls (`donated`). The graph is realised with the launch shapes of these nodes. Where that is not
-possible (cuda-bindings or PyTorch 2.8 are missing, a node cannot be moved, several devices), PyTorch issues or captures
-each schedule, and ``environment["issued"]`` says why.
+or launched by packed calls (`donated`). The graph is realised with the launch shapes of these nodes. An operator with a
+node that cannot be moved alone runs as a graph of its own nodes. Where no node can be moved (cuda-bindings or PyTorch
+2.8 are missing, several devices, a capture that allocates), PyTorch issues or captures each schedule.
+``environment["issued"]`` says which, and why.
 
 There an operator is called when its first launch is issued; it launches what PyTorch launches for it, and the launches
 behind the first only stand for more of that. Outputs are tensors that PyTorch allocates: they are kept while a program
@@ -222,12 +223,12 @@ class TorchBackend:
         if self._donated is not None and not any(graph is other for other in self._donated.graphs):
             self._forget()
         if self._donated is None:
-            self._donated = _Donated([graph], *self._captured(graph))
+            self._donated = _Donated([graph], *self._capture(graph))
         if self._donated.network is None:
             raise NotDonatedError(self._donated.reason)
         return self._donated.network
 
-    def _captured(self, graph: OpGraph) -> tuple[DonatedNetwork | None, str]:
+    def _capture(self, graph: OpGraph) -> tuple[DonatedNetwork | None, str]:
         """Return the capture of a graph, or why there is none."""
         try:
             driver = require_driver()

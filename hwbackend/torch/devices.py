@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from math import log
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError
@@ -44,6 +45,16 @@ _CPU: Final = {
     "interleave": 0.0,
 }
 """One core as a device of one SM that runs a block at a time: priors for a common one."""
+_ANY_PRESET: Final = "a100"
+_LIMITS: Final = (
+    "sms",
+    "threads_per_sm",
+    "registers_per_sm",
+    "shared_memory_per_sm",
+    "shared_memory_per_block",
+    "memory",
+)
+"""Limits that the driver tells."""
 
 
 def require_torch() -> Any:
@@ -119,12 +130,26 @@ def cuda_cluster(torch: Any, count: int) -> Cluster:
         )
         device = known.to_device(f"gpu{i}")
         if device is None:
-            _logger.warning("no preset of %s: rates and overheads are those of an a100", found.name)
-            sms, memory = int(found.multi_processor_count), float(found.total_memory)
-            device = replace(make_device("a100", f"gpu{i}"), model=str(found.name), sms=sms, memory=memory)
+            similar = _similar_preset(known)
+            _logger.warning("no preset of %s: rates and overheads are those of an %s", found.name, similar)
+            limits = {name: getattr(known, name) for name in _LIMITS if getattr(known, name) is not None}
+            capability = known.compute_capability or ""
+            device = replace(make_device(similar, f"gpu{i}"), model=str(found.name), capability=capability, **limits)
         devices.append(device)
-    preset = devices[0].model if devices[0].model in DEVICES else "a100"
+    preset = devices[0].model if devices[0].model in DEVICES else _ANY_PRESET
     return replace(Cluster.preset(preset, count), devices=tuple(devices))
+
+
+def _similar_preset(found: MeasuredDevice) -> str:
+    """Return the preset of the same compute capability whose SMs and memory are the most similar, in proportion."""
+    same = [name for name, fields in DEVICES.items() if fields["capability"] == found.compute_capability]
+
+    def distance(name: str) -> float:
+        fields = DEVICES[name]
+        pairs = ((found.sms, fields["sms"]), (found.memory, fields["memory"]))
+        return sum(abs(log(ours / theirs)) for ours, theirs in pairs if ours)
+
+    return min(same, key=distance, default=_ANY_PRESET)
 
 
 @cache

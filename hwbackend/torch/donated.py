@@ -1,8 +1,8 @@
 """A network that PyTorch captured once, measured under schedules with the nodes of that capture; see `donor`."""
 
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from hwbackend.executor.feeds import feeds_of
 from hwbackend.measuring.synth import SYNTH
@@ -11,6 +11,8 @@ from hwbackend.torch.traces import launch_spans, spans_measured
 from hwbackend.torch.values import Values
 from simsched.base.errors import BackendError, FormatError
 from simsched.model import Floats, OpGraph, Program
+
+_LISTED: Final = 3  # operators that a result names
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +35,20 @@ class ReplayTimes(NamedTuple):
     error: float
     spans: str
     issued: str = "PyTorch"
+
+
+def issued_by(whole: Mapping[str, str]) -> str:
+    """Return with which calls a program ran, whose operators of these names are graphs of their own for a reason.
+
+    >>> issued_by({})
+    'nodes of one capture'
+    >>> issued_by({"op": "a node of type host"})
+    "nodes of one capture; as graphs of their own: 'op' (a node of type host)"
+    """
+    parts = [f"{name!r} ({reason})" for name, reason in list(whole.items())[:_LISTED]]
+    if len(whole) > _LISTED:
+        parts.append(f"{len(whole) - _LISTED} more")
+    return "nodes of one capture" + (f"; as graphs of their own: {', '.join(parts)}" if parts else "")
 
 
 class DonatedNetwork:
@@ -97,11 +113,12 @@ class DonatedNetwork:
             error = self._check(host)
             latency = [host.run() for _ in range(warmup + repeats)][warmup:]
             is_graph = program.execution == "graph"
+            whole = host.whole
             marks = host.profiled_marks() if profiled else None
             if is_graph and marks is not None:
                 try:
                     spans = spans_measured(self._torch, host.run, program, marks)
-                    return ReplayTimes(latency, *spans, error, "profiler", "nodes of one capture")
+                    return ReplayTimes(latency, *spans, error, "profiler", issued_by(whole))
                 except FormatError as reason:
                     _logger.warning("%s; spans are those between events", reason)
         with self._host(program, stamped=True) as stamped:
@@ -109,7 +126,7 @@ class DonatedNetwork:
             stamped.run()
             operators, copies = stamped.spans()
         how = "events, of a run that was not captured" if is_graph else "events"
-        return ReplayTimes(latency, launch_spans(program, operators), copies, error, how, "nodes of one capture")
+        return ReplayTimes(latency, launch_spans(program, operators), copies, error, how, issued_by(whole))
 
     def close(self) -> None:
         """Free the streams."""

@@ -4,6 +4,9 @@ Each operator is captured on a stream of its own, so that no two operators share
 workspace of a library. Which nodes an operator has is known by counting: those that the captured graph has more of
 behind its call. A schedule with ``execution="graph"`` is the same nodes with other edges; one with events or stages
 launches them by packed calls. Both take milliseconds, where a capture takes as long as PyTorch's calls.
+
+An operator with a node that cannot be moved alone is a graph of its own nodes as they were captured: a node of the
+schedule's graph, or one launch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from hwbackend.cuda.driver import addresses, value_of
-from hwbackend.cuda.nodes import NodeGraph, ReorderedGraph, captured_graph, handles_of
+from hwbackend.cuda.nodes import NodeGraph, NodeUnit, ReorderedGraph, captured_graph, handles_of
 from hwbackend.cuda.packed import PackedCalls
 from hwbackend.cuda.packing import packed_calls
 from hwbackend.executor.lanes import devices_of
@@ -100,8 +103,12 @@ class Donor:
     ----------
     parts
         The nodes of each operator.
+    units
+        Operators that run as graphs of their own nodes, by number.
+    whole
+        Why they do, by name.
     obstacles
-        Why operators cannot be moved, by name: schedules are then captured by PyTorch.
+        Why operators cannot be moved at all, by name: schedules are then captured by PyTorch.
 
     Raises
     ------
@@ -128,15 +135,56 @@ class Donor:
         if lost:
             raise BackendError(f"{graph.name}: {len(lost)} captured nodes belong to no operator")
         self.parts: tuple[OperatorNodes, ...] = tuple(part_of(row, self.nodes.edges) for row in numbers)
-        self.obstacles: Mapping[str, str] = self._found_obstacles()
-
-    def _found_obstacles(self) -> dict[str, str]:
-        obstacles = {}
-        for name, part in zip(self._graph.names, self.parts, strict=True):
+        self.units: dict[int, NodeUnit] = {}
+        self.whole: dict[str, str] = {}
+        self.obstacles: dict[str, str] = {}
+        self._launched: dict[int, NodeUnit] = {}
+        for op, (name, part) in enumerate(zip(graph.names, self.parts, strict=True)):
             reason = next(filter(None, map(self.nodes.obstacle, part.nodes)), None)
             if reason is not None:
-                obstacles[name] = reason
-        return obstacles
+                self._keep_whole(op, name, reason)
+
+    def _keep_whole(self, op: int, name: str, reason: str) -> None:
+        """Have an operator be a graph of its own, or note why it cannot be moved."""
+        nodes = self.parts[op].nodes
+        obstacle = self.nodes.unit_obstacle(nodes)
+        if obstacle is not None:
+            self.obstacles[name] = obstacle
+            return
+        try:
+            self.units[op] = self.nodes.unit(nodes)
+            self.whole[name] = reason
+        except BackendError as error:
+            self.obstacles[name] = f"{reason} ({error})"
+
+    @property
+    def moved(self) -> tuple[OperatorNodes, ...]:
+        """The nodes of each operator as they are moved; a unit is one node, of a number that no other node has."""
+        parts = list(self.parts)
+        for op in self.units:
+            number = self.number_of_unit(op)
+            parts[op] = OperatorNodes((number,), (), (number,), (number,))
+        return tuple(parts)
+
+    def number_of_unit(self, op: int) -> int:
+        """Return the number of the node that a unit is."""
+        return len(self.nodes.nodes) + op
+
+    def launched_unit(self, op: int, reason: str) -> int:
+        """Return the handle of an operator's nodes as a graph that can be launched.
+
+        Raises
+        ------
+        BackendError
+            If they cannot be a graph of their own.
+        """
+        if op not in self.units and op not in self._launched:
+            nodes = self.parts[op].nodes
+            obstacle = self.nodes.unit_obstacle(nodes)
+            if obstacle is not None:
+                raise BackendError(f"operator {self._graph.names[op]!r} has {reason}, which no call runs; {obstacle}")
+            self._launched[op] = self.nodes.unit(nodes)
+        return (self.units.get(op) or self._launched[op]).launchable()
 
     def _count(self, op: int) -> None:
         """Issue an operator; in the capture, note the nodes that the graph has more of."""
@@ -177,7 +225,9 @@ class Donor:
         return DonatedHost(api, program, self, stamped=stamped)
 
     def close(self) -> None:
-        """Free the streams; the graph is PyTorch's."""
+        """Free the units and the streams; the graph is PyTorch's."""
+        for unit in (*self.units.values(), *self._launched.values()):
+            unit.close()
         self._api.close()
 
 
@@ -195,10 +245,15 @@ class DonatedHost(CudaHost):
     stamped
         Whether to record events around each operator instead of launching a graph, see `spans`.
 
+    Attributes
+    ----------
+    whole
+        Why operators run as graphs of their own nodes, by name.
+
     Raises
     ------
     BackendError
-        If the driver refuses a call, or a node has no packed call.
+        If the driver refuses a call, or a node has no packed call and its operator cannot be a graph of its own.
     """
 
     def __init__(self, api: DonorCuda, program: Program, donor: Donor, *, stamped: bool = False) -> None:
@@ -207,10 +262,12 @@ class DonatedHost(CudaHost):
         self._donor = donor
         self._reordered: ReorderedGraph | None = None
         self._calls: PackedCalls | None = None
+        self.whole: dict[str, str] = dict(donor.whole)
         try:
             if program.execution == "graph" and not stamped:
+                units = {donor.number_of_unit(op): unit for op, unit in donor.units.items()}
                 self._reordered = donor.nodes.reorder(
-                    edges_of(program, donor.parts), node_priorities(program, donor.parts)
+                    edges_of(program, donor.moved), node_priorities(program, donor.moved), units
                 )
                 self.adopt(_Launchable(api, self._reordered, self.origin))
             else:
@@ -245,7 +302,16 @@ class DonatedHost(CudaHost):
             {lane: api.handle(stream) for lane, stream in lanes.items()},
             [api.handle(event) for event in self.events],
             [(api.handle(start), api.handle(end)) for start, end in self.stamps],
+            whole=self._donor.units,
+            unit_of=self._unit,
         )
+
+    def _unit(self, op: int, reason: str) -> int:
+        """Return an operator as a graph that can be launched; a reason is kept in `whole`."""
+        handle = self._donor.launched_unit(op, reason)
+        if reason:
+            self.whole[self._program.graph.names[op]] = reason
+        return handle
 
     def issue(self) -> None:
         """Issue the program once by packed calls."""

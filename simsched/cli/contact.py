@@ -53,7 +53,9 @@ def analyse(
     operators: Annotated[
         int | None, option("Most operators of a graph that is predicted: larger ones take minutes.", min=1)
     ] = None,
-    output: Annotated[Text, file_option("Write the figures to a JSON file; FOLDER/contact.json keeps them.")] = None,
+    output: Annotated[
+        Text, file_option("Write the figures to a JSON file; FOLDER/contact.json keeps them.", "--output", "-o")
+    ] = None,
 ) -> None:
     """Fit the simulator to measurements, predict what was held out, and print one page.
 
@@ -61,7 +63,7 @@ def analyse(
     """
     from hwbackend.contact.commands import judge
 
-    analysis, status = judge(folder, beside=beside, operators=operators, json=output)
+    analysis, status = judge(folder, beside=beside, operators=operators, output=output)
     out.say(*analysis.lines())
     if status:
         raise IncompleteError(f"{len(analysis.worse())} figures are worse than the kept ones")

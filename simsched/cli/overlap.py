@@ -22,7 +22,12 @@ def overlap(
     partition: Annotated[
         bool, option("Search for the best division of SMs between the streams.", "--partition")
     ] = False,
-    execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
+    execution: Annotated[
+        str, option("graph, captured; events, launched by a lean host; or eager, by PyTorch's host.")
+    ] = "graph",
+    worth: Annotated[
+        float, option("Gain in per cent from which on an overlap is said to pay.", metavar="PERCENT")
+    ] = 2.0,
     plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Rank overlaps of operators of GRAPH on one GPU: gains, losses, and the values at which they turn.
@@ -57,5 +62,6 @@ def overlap(
         over=varied,
         measured_us=measured,
         partition=partition,
+        worth=worth / 100.0,
     )
     result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps", ran=graph.traced_facts())

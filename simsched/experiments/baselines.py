@@ -80,13 +80,13 @@ def baselines(graph: OpGraph, cluster: Target, cost: CostModel | None = None) ->
     lowered = plan.lower(bare(cluster))
     return Baselines(
         plan,
-        eager=simulate(_eager(lowered), cluster, cost),
+        eager=simulate(eagerly(lowered), cluster, cost),
         one=simulate(lowered, cluster, cost),
         captured=simulate(plan.like(execution="graph").lower(bare(cluster)), cluster, cost),
     )
 
 
-def _eager(program: Program) -> Program:
+def eagerly(program: Program) -> Program:
     """Return a program whose host takes as long for each launch as PyTorch's does, operator by operator."""
     if program.own is None:
         own = np.full(len(program), np.nan)

@@ -15,6 +15,7 @@ from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.cluster import PRIORS, Cluster, Device, Link
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
+from simsched.model.cluster.presets import FOREIGN
 from simsched.model.costmodel import USUAL, CostModel, Rates, Target, bare, operator_times, rooflines
 from simsched.simulator.simulate import simulate_worlds
 
@@ -451,8 +452,10 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
         date = target.provenance.get("date", "")
         basis = f"calibrated {date[:10]}".strip()
     else:
-        date = ""
         basis = "uncalibrated"
+    foreign = sorted({device.model for device in bare(target).kinds if device.model in FOREIGN})
+    if foreign:
+        basis = f"{basis}, with kernels of an A100 assumed for {', '.join(foreign)}"
     return Doubt(
         len(drawn), basis, error, name if telling else None, float(correlations[most]) if telling else None, settled
     )

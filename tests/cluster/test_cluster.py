@@ -62,7 +62,7 @@ REFUSED = {
     "links[0] must be a list of 3, not ('a', 'b')": lambda: wired("ab", ("a", "b")),
     "must be a Link, not 5.0": lambda: wired("ab", ("a", "b", 5.0)),
     "links[0] must be a list of 3, not 'ab'": lambda: wired("ab", "ab"),
-    "unknown gpu 'a1000'; closest of 34 known: a100, a10": lambda: Cluster.preset("a1000"),
+    "unknown gpu 'a1000'; closest of 45 known: a100, a10": lambda: Cluster.preset("a1000"),
     "unknown link 'nvlink'; known are: nvlink-bridge": lambda: Cluster.preset("a100", 2, link="nvlink"),
     "Device has no field 'lanch'; known are: name": lambda: Cluster.preset("a100").replace_devices(lanch=1.0),
     "n_gpus must be a whole number of at least 1, not 0": lambda: Cluster.preset("a100", 0),

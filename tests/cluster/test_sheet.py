@@ -10,7 +10,7 @@ import workloads
 from simsched.cli.run import run as run_command
 from simsched.model.cluster import DEVICES, Cluster, GpuSheet
 
-PLAIN = [name for name in DEVICES if "g." not in name and name not in ("k80", "mi300x")]
+PLAIN = [name for name in DEVICES if "g." not in name and not name.startswith(("k80", "mi3"))]
 """Presets that are nothing but the numbers of a sheet: no slices, and no limits of their own."""
 
 

@@ -208,6 +208,13 @@ def test_neighbours_in_the_order_of_edges_each_once():
     assert graph.predecessors("c") == ("b", "a")
     assert graph.successors("b") == ("c",)
     assert graph.successors("c") == ()
+
+
+def test_a_graph_is_read_like_a_mapping_of_names():
+    """As a NetworkX graph: it yields names, knows which it has, and gives the operator of one."""
+    graph = made("bc ab")
+    assert [graph[name].name for name in graph] == ["a", "b", "c"]
+    assert ("c" in graph, "d" in graph, 0 in graph) == (True, False, False)
     with pytest.raises(GraphError, match="has no operator 'd'"):
         graph.predecessors("d")
 

@@ -30,6 +30,8 @@ ATTRIBUTES = (
     "DEVICE_UPDATABLE_KERNEL_NODE",
 )
 FIELDS = ("gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes")
+EDGE = "type of the edges to it"
+_ALLOCATING = {"MEM_ALLOC", "MEM_FREE"}
 _COPY = "srcDevice srcXInBytes srcMemoryType dstDevice dstXInBytes dstMemoryType WidthInBytes Height Depth"
 CopyParameters = namedtuple("CopyParameters", _COPY)
 FillParameters = namedtuple("FillParameters", "dst pitch value elementSize width height")
@@ -71,6 +73,7 @@ class Graph:
     works: dict = field(default_factory=dict)
     edges: dict = field(default_factory=dict)
     origin: dict = field(default_factory=dict)  # handles of the graph that this is a clone of
+    cut: bool = False  # whether it has no node but some that were taken out of another graph
 
 
 class FakeDriver:
@@ -122,8 +125,13 @@ class FakeDriver:
             Work("MEMSET", partial(self.memory.__setitem__, target, value), FillParameters(target, 4, value, 4, 1, 1)),
         )
 
-    def host(self, stream):
-        self._give(stream, Work("HOST", lambda: None))
+    def host(self, stream, run=lambda: None):
+        """Have the host call a function."""
+        self._give(stream, Work("HOST", run))
+
+    def other(self, stream, kind):
+        """Issue work of another type, such as ``MEM_ALLOC``, which does nothing here."""
+        self._give(stream, Work(kind, lambda: None))
 
     def _copied(self, target, source):
         self.memory[target] = self.memory[source]
@@ -141,7 +149,7 @@ class FakeDriver:
             nodes.append(self.handle())
             graph.works[nodes[i]] = capture.nodes[i][0]
             for before in sorted(capture.direct[i]):
-                graph.edges[nodes[before], nodes[i]] = 0
+                graph.edges[nodes[before], nodes[i]] = graph.works[nodes[i]].attributes.get(EDGE, 0)
         return handle
 
     def _work(self, node):
@@ -207,6 +215,36 @@ class FakeDriver:
         twin = self.graphs[clone].origin.get(node)
         return (SUCCESS, twin) if twin else (INVALID, None)
 
+    def cuGraphDestroyNode(self, hNode):
+        graph = next(graph for graph in self.graphs.values() if hNode in graph.works)
+        if _ALLOCATING & {work.kind for work in graph.works.values()}:
+            return (INVALID,)
+        del graph.works[hNode]
+        graph.cut = True
+        graph.edges = {edge: kind for edge, kind in graph.edges.items() if hNode not in edge}
+        return (SUCCESS,)
+
+    def cuGraphAddChildGraphNode(self, hGraph, dependencies, numDependencies, childGraph):
+        child = self.graphs[childGraph]
+        kinds = {work.kind for work in child.works.values()}
+        if dependencies or numDependencies or kinds & {*_ALLOCATING, "CONDITIONAL"}:
+            return INVALID, None
+        works = {node: Work(w.kind, w.run, w.parameters, dict(w.attributes)) for node, w in child.works.items()}
+        copy = Graph(works, dict(child.edges))
+        node = self.handle()
+        self.graphs[hGraph].cut = False
+        self.graphs[hGraph].works[node] = Work("GRAPH", partial(self._run_child, copy), copy)
+        return SUCCESS, node
+
+    def _run_child(self, graph):
+        """Run the nodes of a graph within a node, in any order that its edges allow."""
+        left = list(graph.works)
+        while left:
+            ready = [node for node in left if not any(a in left for a, b in graph.edges if b == node)]
+            node = ready[self.cuda._rng.integers(len(ready))]
+            graph.works[node].run()
+            left.remove(node)
+
     def cuGraphRemoveDependencies(self, graph, sources, targets, edgeData, numDependencies):
         edges = list(zip(sources, targets, strict=True))
         if numDependencies != len(edges) or any(edge not in self.graphs[graph].edges for edge in edges):
@@ -238,7 +276,7 @@ class FakeDriver:
             order = list(TopologicalSorter(before).static_order())
         except CycleError:
             return INVALID, None
-        if flags != 8:
+        if flags != (0 if found.cut else 8):  # a part of a graph has the priority of its stream
             raise RuleBroken("priorities of nodes are dropped")
         place = {node: i for i, node in enumerate(order)}
         all_before = []
@@ -275,6 +313,7 @@ class FakeDriver:
         long, word = ctypes.c_int64, ctypes.c_uint32
         types = {
             "cuLaunchKernelEx": (self._launched, long, long, long, long),
+            "cuGraphLaunch": (self._launched_graph, long, long),
             "cuEventRecord": (lambda event, stream: self.cuda.record(event, stream), long, long),
             "cuStreamWaitEvent": (lambda stream, event, _flags: self.cuda.wait(stream, event), long, long, word),
             "cuStreamSynchronize": (lambda stream: self.cuda.synchronize_stream(stream), long),
@@ -294,6 +333,9 @@ class FakeDriver:
         self.clusters.append(found.numAttrs)
         run = partial(self.functions[function], self.memory, self.arguments[arguments])
         self._give(found.hStream, Work("KERNEL", run))
+
+    def _launched_graph(self, launchable, stream):
+        self.cuda._stream(stream).queue.append(("run", self.launchable[launchable], self.cuda.now))
 
     def _moved(self, target, source, nbytes, stream):
         assert nbytes == 4

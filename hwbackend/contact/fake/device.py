@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from hwbackend.contact.clocks import DeviceState
-from hwbackend.contact.device import FAKE, Session, StampedBlock, Timing
+from hwbackend.contact.device import FAKE, Halves, Session, StampedBlock, Timing
 from hwbackend.contact.fake.blocks import place_blocks
 from hwbackend.contact.fake.faults import combine_faults
 from hwbackend.contact.fake.truth import draw_truth
@@ -50,6 +50,9 @@ _LARGE: Final = 1e12  # FLOP of a large matrix product
 _SHAPES: Final = ((64, 32, 0), (128, 64, 0), (256, 32, 0), (256, 64, 16384), (384, 168, 98304), (1024, 32, 0))
 _CHAIN: Final = 400.0  # us of kernels bound by one unit
 _HIDDEN: Final = 0.9  # part of them that is hidden beside kernels bound by another unit
+_LINKED: Final = 100  # kernels of a chain of programmatic launches
+_LINK: Final = 6.0  # us of one of them
+_HALF: Final = 160.0  # us of a block of a kernel on a part of the SMs
 _FOREVER: Final = 3600.0  # s that a call which hangs takes, if nobody ends its process
 _SETTLED: Final = 8  # turns in which the time of a kernel is found
 _HOST: Final = {LAUNCH: "launch", RECORD: "record", WAIT: "wait"}
@@ -292,6 +295,24 @@ class FakeDevice:
             hidden = _HIDDEN
         self._work(4 * alone * 20e-6)
         return alone, alone, alone * (2.0 - hidden)
+
+    def chain(self, *, programmatic: bool) -> float:
+        """Return the us from start to start of kernels in a chain, as the timer stamps them."""
+        device = self.truth.device
+        pause = device.gap - (self.truth.programmatic if programmatic else 0.0)
+        each = (_LINK + pause) / self._clock() * exp(self.truth.noise * self._rng.standard_normal() / 5)
+        first, last = self._stamp(np.array([0.0, each * (_LINKED - 1)])).tolist()
+        self._work(each * _LINKED * 1e-6 + _SYNCHRONISED)
+        return float(last - first) / (_LINKED - 1)
+
+    def halves(self) -> Halves:
+        """Return the times of two kernels of a block an SM: on a part of the SMs a part of the blocks has to wait."""
+        sms = self.truth.device.sms
+        parts = (self.truth.green_sms, sms - self.truth.green_sms)
+        shared = _HALF / self._clock()
+        apart = shared * sms / min(parts)
+        self._work(9 * (shared + apart) * 1e-6)
+        return Halves(shared, apart, parts)
 
     def profile_once(self, plan: Schedule) -> Session:
         """Return the kernels of a schedule as the profiler would report them."""

@@ -55,6 +55,10 @@ class FakeTruth:
         Part of the peak rate that a large matrix product reaches.
     noise
         Standard deviation of a measured time over its mean.
+    programmatic
+        us by which a kernel in a chain starts earlier if it is launched programmatically.
+    sm_step
+        SMs by whose multiples a green context gets them.
     """
 
     cluster: Cluster
@@ -68,6 +72,14 @@ class FakeTruth:
     copy_rate: float
     matmul: float
     noise: float
+    programmatic: float
+    sm_step: int
+
+    @property
+    def green_sms(self) -> int:
+        """SMs of a green context that asks for half of them."""
+        sms = self.device.sms
+        return min(sms, -(-(sms // 2) // self.sm_step) * self.sm_step)
 
     @property
     def device(self) -> Device:
@@ -89,6 +101,8 @@ class FakeTruth:
             "copy_engines": device.copy_engines,
             "fp32": device.peak["fp32"] * self.matmul,
             "fp16": device.peak_rate("fp16") * self.matmul,
+            "programmatic": self.programmatic,
+            "green_share": self.green_sms / device.sms,
         }
         return found
 
@@ -135,6 +149,8 @@ def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> FakeTruth:
         "copy_rate": float(rng.uniform(18e3, 55e3)),
         "matmul": float(rng.uniform(0.6, 0.9)),
         "noise": 0.005,
+        "programmatic": float(rng.uniform(0.3, 0.9)),
+        "sm_step": int(rng.choice([2, 4, 8])),
     }
     drawn |= {name: value for name, value in fixed.items() if name not in own}
     own |= {name: value for name, value in fixed.items() if name in own}

@@ -49,12 +49,13 @@ def _competition(bench: Bench) -> Json:
 def taken_slots(blocks: list[StampedBlock]) -> tuple[int, int]:
     """Return how many slots were freed while the first of two kernels had blocks left, and how many the second took.
 
-    The first blocks of the first kernel go to free slots. Every later start takes a slot that a block freed, until the
-    last block of the first kernel has started.
+    The first blocks of the first kernel go to free slots. Every later start takes a slot that a block freed. Starts
+    count before the last one of the first kernel: those in the same step of the timer may come after it, when no choice
+    is left.
     """
     first = [block.start for block in blocks if block.op == 0]
     second = [block.start for block in blocks if block.op == 1]
     end = min(block.end for block in blocks)  # before it no slot was freed
     last = max(first)
-    taken = sum(end <= start <= last for start in second)
-    return sum(end <= start <= last for start in first) + taken, taken
+    taken = sum(end <= start < last for start in second)
+    return sum(end <= start < last for start in first) + taken, taken

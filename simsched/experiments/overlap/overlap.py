@@ -3,17 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from math import inf
 
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Shares, Turn
-from simsched.experiments.overlap.trials import Load, Trial, TrialBench, halves_of
+from simsched.experiments.overlap.results import WORTH, Overlap, Overlaps, Point, Shares, Turn
+from simsched.experiments.overlap.trials import EXECUTIONS, Load, Trial, TrialBench, halves_of
 from simsched.experiments.overlap.turns import point, turn
 from simsched.experiments.ranges import Ranged
 from simsched.model import CostModel, OpGraph
-from simsched.model.costmodel import Target, bare, with_cluster
-
-EXECUTIONS: Final = ("graph", "events")
+from simsched.model.costmodel import Target, bare
 
 
 def overlap(
@@ -27,6 +25,7 @@ def overlap(
     over: tuple[str, Sequence[int]] | None = None,
     measured_us: float | None = None,
     partition: bool = False,
+    worth: float = WORTH,
 ) -> Overlaps:
     """Find operators that could run side by side on one GPU, and rank these overlaps by their gains.
 
@@ -37,7 +36,8 @@ def overlap(
     cluster, cost
         As in `simulate`; the first device runs everything.
     execution
-        ``"graph"``: captured as a CUDA graph; ``"events"``: launched by the host.
+        ``"graph"``: captured as a CUDA graph; ``"events"``: launched by a lean host; ``"eager"``: launched by
+        PyTorch's host, operator by operator.
     load
         Makes the graph for other parameters, such as ``partial(workloads.load_kind, "llm:deepseek-v3,tp=8")``.
     halves
@@ -49,9 +49,10 @@ def overlap(
     measured_us
         Measured time of the step in us without overlaps, over which gains are then, see `gain_of_step`. None for the
         simulated time.
-
     partition
         Whether to search for the division of SMs between the streams with which each overlap is fastest.
+    worth
+        Gain from which on an overlap is said to pay, more than 0.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def overlap(
     Raises
     ------
     WhatIfError
-        If the graph is too large, or `over` comes without `load` or with `measured_us`.
+        If the graph is too large, `worth` is out of range, or `over` comes without `load` or with `measured_us`.
     UnknownNameError
         If there is no such execution.
     SimschedError
@@ -89,6 +90,8 @@ def overlap(
     """
     if execution not in EXECUTIONS:
         raise UnknownNameError("execution of overlaps", str(execution), list(EXECUTIONS))
+    if not 0.0 < worth < inf:
+        raise WhatIfError(f"the gain from which on an overlap pays must be above 0 and finite, not {worth}")
     if over is not None and load is None:
         raise WhatIfError("`over` varies a parameter of the graph: give `load`, which makes the graph for a value")
     if over is not None and measured_us is not None:
@@ -127,32 +130,30 @@ def overlap(
         tuple(rows),
         None if over is None else over[0],
         points,
-        _turns(trials, points),
+        _turns(trials, points, worth),
         doubt,
         plans,
         measured_us=measured_us,
         untried=bench.untried,
         untried_us=bench.untried_us,
         is_divided=partition,
+        worth=worth,
     )
 
 
-def _turns(trials: Iterable[Trial], points: Sequence[Point]) -> tuple[Turn, ...]:
+def _turns(trials: Iterable[Trial], points: Sequence[Point], worth: float) -> tuple[Turn, ...]:
     """Return the turns of all overlaps: the graph's first, then those that only other values have."""
     if not points:
         return ()
     names = [trial.name for trial in trials] + [name for one in points for name in one.gain]
-    return tuple(turn(name, points) for name in dict.fromkeys(names))
+    return tuple(turn(name, points, worth) for name in dict.fromkeys(names))
 
 
 def _row(bench: TrialBench, trial: Trial, ranged: Ranged | None) -> Overlap:
     """Return an overlap with its gain, and the parts of the possible gain that are lost."""
-    cluster = bare(bench.target).replace_devices(contention=False)
-    apart = with_cluster(bench.target, cluster)
-    free = with_cluster(bench.target, cluster.without_overheads())
     gain = bench.base_time / trial.time - 1.0
-    alone = bench.time(bench.base, apart) / bench.time(trial.plan, apart) - 1.0
-    possible = bench.time(bench.base, free) / bench.time(trial.plan, free) - 1.0
+    alone = bench.time_apart(bench.base) / bench.time_apart(trial.plan) - 1.0
+    possible = bench.time_free(bench.base) / bench.time_free(trial.plan) - 1.0
     low = high = None
     if ranged is not None and ranged.speedup_low is not None and ranged.speedup_high is not None:
         low = ranged.speedup_low - 1.0

@@ -17,8 +17,8 @@ PREFETCH: Final = "prefetch of weights"
 """Name of the overlap of reads of weights into L2 beside collectives."""
 TOGETHER: Final = "all together"
 """Name of all overlaps that add up."""
-WORTH: Final = 0.01
-"""Gain from which on an overlap is said to pay: kernels vary as much from run to run."""
+WORTH: Final = 0.02
+"""Gain from which on an overlap is said to pay, by default: published runs of one engine differ by less."""
 _MOST_SHOWN: Final = 20
 _WIDE: Final = 48  # characters of a name in a table
 
@@ -125,11 +125,14 @@ class Turn(Checked):
     name
         Of the overlap.
     pays
-        ``"below"`` or ``"above"`` a value, ``"between"`` several, ``"always"`` or ``"never"``.
+        ``"below"`` or ``"above"`` a value, ``"between"`` or ``"outside"`` two, ``"always"`` or ``"never"``.
     at
         The values, rising; none where it always or never pays.
     low, high
-        The 90 % range of a single value; None for an end that lies beyond the values that were simulated.
+        The 90 % range of a single value; None for an end that lies beyond the values that were simulated, and where
+        gains cross more than once.
+    exceptions
+        Values that were simulated at which it is the other way round.
     """
 
     SUBJECT = "turn of {0.name!r}"
@@ -139,6 +142,7 @@ class Turn(Checked):
     at: tuple[float, ...] = ()
     low: float | None = None
     high: float | None = None
+    exceptions: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -150,7 +154,7 @@ class Overlaps(Finding):
     graph, cluster
         Names of the graph and the cluster.
     execution
-        ``"graph"`` (captured) or ``"events"`` (launched by the host).
+        ``"graph"`` (captured), ``"events"`` (launched by a lean host) or ``"eager"`` (by PyTorch's host).
     makespan_us
         Of one operator after the other.
     rows
@@ -171,6 +175,8 @@ class Overlaps(Finding):
         Branches that were not simulated, since others could save more, and the most that one of them saves.
     is_divided
         Whether divisions of SMs were tried.
+    worth
+        Gain from which on an overlap is said to pay.
     """
 
     VIEW = "overlaps"
@@ -187,6 +193,7 @@ class Overlaps(Finding):
     untried: Count = 0
     untried_us: Amount = 0.0
     is_divided: bool = False
+    worth: float = WORTH
 
     def row(self, name: str) -> Overlap:
         """Return the overlap of a name.
@@ -202,10 +209,12 @@ class Overlaps(Finding):
         raise UnknownNameError("overlap", name, [row.name for row in self.rows])
 
     def sentences(self) -> tuple[str, ...]:
-        """Return a line for each turn, for overlaps that the table leaves out, and for the doubt."""
+        """Return lines on the turns, on overlaps that the table leaves out, and on the doubt."""
         if not self.rows and not self.turns:
             return ("Nothing could run beside anything else: each operator needs the one before it.",)
         lines = [self._sentence(turn) for turn in self.turns]
+        if self.turns:
+            lines.insert(0, f"An overlap pays where it gains {100 * self.worth:g} % or more.")
         hidden = len(self.rows) - len(self._table_rows())
         if hidden:
             lines.append(f"{hidden} more gain less: see --json.")
@@ -213,6 +222,7 @@ class Overlaps(Finding):
             most = format_time(self.untried_us)
             lines.append(f"{self.untried} more were not simulated: each saves {most} at most.")
         if self.doubt is not None:
+            lines.append(f"Ranges of gains hold with 90 %, {self.doubt.basis}.")
             text = str(self.doubt)
             lines.append(f"{text[0].upper()}{text[1:]}.")
         return tuple(lines)
@@ -221,9 +231,7 @@ class Overlaps(Finding):
         first = f"{self.points[0].value:,.0f}"
         last = f"{self.points[-1].value:,.0f}"
         if turn.pays in ("always", "never"):
-            return (
-                f"{turn.name}: {turn.pays} pays from {self.parameter} {first} to {last} (gain of {WORTH:.0%} or more)."
-            )
+            return f"{turn.name}: {turn.pays} pays from {self.parameter} {first} to {last}."
         values = " and ".join(f"{at:,.0f}" for at in turn.at)
         text = f"{turn.name}: pays {turn.pays} {self.parameter} {values}"
         if turn.low is not None or turn.high is not None:
@@ -236,6 +244,8 @@ class Overlaps(Finding):
             else:
                 high = f"{turn.high:,.0f}"
             text += f" ({low} to {high})"
+        if turn.exceptions:
+            text += f", but for {', '.join(f'{value:,.0f}' for value in turn.exceptions)}"
         return f"{text}."
 
     def _table_rows(self) -> list[Overlap]:
@@ -266,7 +276,7 @@ class Overlaps(Finding):
         title = f"{self.graph} on {self.cluster}: {format_time(self.makespan_us)} one operator after the other"
         if self.measured_us is not None:
             title += f"; gains are over {format_time(self.measured_us)}, as measured"
-        if self.rows and self.rows[0].gain >= WORTH:
+        if self.rows and self.rows[0].gain >= self.worth:
             best = 0
         else:
             best = -1

@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
+from simsched.experiments.baselines import EAGER, eagerly
 from simsched.experiments.overlap.candidates import Branch, branches, shorten_name
 from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
 from simsched.experiments.overlap.prefetch import beside_collectives, prefetching
 from simsched.experiments.overlap.results import HALVES, PREFETCH, TOGETHER
 from simsched.experiments.ranges import Errors, Ranged, ranges
 from simsched.experiments.result import Doubt
-from simsched.model import CostModel, OpGraph, Partition, Schedule
-from simsched.model.costmodel import Target, bare, bind, operator_times
+from simsched.model import CostModel, OpGraph, Partition, Program, Schedule
+from simsched.model.costmodel import Target, bare, bind, operator_times, with_cluster
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 
+EXECUTIONS: Final = ("graph", "events", EAGER)
+"""Ways to launch the operators: captured as a CUDA graph, by a lean host, or by PyTorch's host, one by one."""
 ERRORS: Final = Errors(own=0.01, common=0.2, gain=0.5, shortfall=0.2)
 """Errors of the model where the same kernels run in both cases: chosen, not fitted."""
 MOST_TRIED: Final = 100
@@ -61,23 +64,48 @@ class TrialBench:
     graph, target, cost
         As in `simulate`; the first device runs everything.
     execution
-        ``"graph"`` or ``"events"``.
+        One of `EXECUTIONS`.
     """
 
     def __init__(self, graph: OpGraph, target: Target, cost: CostModel | None, execution: str) -> None:
         self.graph, _ = bind(graph, target)
         self.target = target
         self.cost = cost
-        self.execution = execution
+        self.is_eager = execution == EAGER
+        if self.is_eager:
+            self.execution = "events"
+        else:
+            self.execution = execution
         self.device = bare(target).devices[0].name
-        self.base = schedule(self.graph, target, "sequential", cost).like(execution=execution)
+        self.base = schedule(self.graph, target, "sequential", cost).like(execution=self.execution)
         self.base_time = self.time(self.base)
         self.untried = 0
         self.untried_us = 0.0
 
-    def time(self, plan: Schedule, target: Target | None = None) -> float:
-        """Return the makespan of a schedule in us, on the target or on another one."""
-        return simulate(plan, self.target if target is None else target, self.cost).makespan
+    def time(self, plan: Schedule) -> float:
+        """Return the makespan of a schedule in us."""
+        return simulate(self.program(plan), self.target, self.cost).makespan
+
+    def time_apart(self, plan: Schedule) -> float:
+        """Return the makespan of a schedule in us if kernels did not contend."""
+        cluster = bare(self.target).replace_devices(contention=False)
+        return simulate(self.program(plan), with_cluster(self.target, cluster), self.cost).makespan
+
+    def time_free(self, plan: Schedule) -> float:
+        """Return the makespan of a schedule in us if kernels did not contend, and launches and waits took no time."""
+        cluster = bare(self.target).replace_devices(contention=False).without_overheads()
+        return simulate(plan, with_cluster(self.target, cluster), self.cost).makespan
+
+    def program(self, plan: Schedule) -> Program:
+        """Return a lowered schedule, whose host takes as long as PyTorch's if it launches operator by operator."""
+        program = plan.lower(bare(self.target))
+        if self.is_eager:
+            return eagerly(program)
+        return program
+
+    def on(self, graph: OpGraph) -> "TrialBench":
+        """Return the bench of another graph, launched in the same way."""
+        return TrialBench(graph, self.target, self.cost, EAGER if self.is_eager else self.execution)
 
     def quickest(self, plans: Mapping[str, Schedule]) -> tuple[str, Schedule, float]:
         """Return the quickest of some schedules with its name and its makespan; of equal ones the first."""
@@ -93,7 +121,7 @@ class TrialBench:
         """
         results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
-            results.append(TrialBench(halves, self.target, self.cost, self.execution)._of_halves())
+            results.append(self.on(halves)._of_halves())
         prefetches = prefetching(self.graph, self.target, self.cost)
         if prefetches is not None:
             plan = beside_collectives(prefetches, self.device, self.execution)
@@ -177,11 +205,10 @@ class TrialBench:
 
     def ranges(self, trials: Iterable[Trial]) -> tuple[dict[str, Ranged], Doubt | None]:
         """Return the 90 % ranges of the speedups over one stream, by name, and their sources."""
-        cluster = bare(self.target)
-        programs = {trial.name: trial.plan.lower(cluster) for trial in trials}
+        programs = {trial.name: self.program(trial.plan) for trial in trials}
         if not programs:
             return {}, None
-        return ranges(programs, self.target, self.cost, reference=self.base.lower(cluster), errors=ERRORS)
+        return ranges(programs, self.target, self.cost, reference=self.program(self.base), errors=ERRORS)
 
 
 def halves_of(halves: Load | None, parameters: Mapping[str, Any]) -> OpGraph | None:

@@ -7,7 +7,7 @@ from math import exp, log
 from typing import Final
 
 from simsched.base.errors import WhatIfError
-from simsched.experiments.overlap.results import WORTH, Point, Turn
+from simsched.experiments.overlap.results import Point, Turn
 from simsched.experiments.overlap.trials import Load, TrialBench, halves_of
 
 _OVER: Final = re.compile(r"([A-Za-z_]\w*)=(\d{1,9})(?::(\d{1,9}))?")
@@ -48,38 +48,71 @@ def point(bench: TrialBench, halves: Load | None, parameter: str, value: int) ->
     return Point(float(value), bench.base_time, gain, low, high)
 
 
-def turn(name: str, points: Sequence[Point]) -> Turn:
-    """Return the values at which the gain of an overlap crosses `WORTH`.
+def turn(name: str, points: Sequence[Point], worth: float) -> Turn:
+    """Return the values at which the gain of an overlap crosses the least gain that counts.
 
     Parameters
     ----------
     points
         By rising value; those without the overlap do not count.
+    worth
+        Least gain that counts.
+
+    Notes
+    -----
+    Of several crossings the outermost count, and values inside at which it is the other way round are exceptions.
     """
     gains = [(point.value, point.gain[name]) for point in points if name in point.gain]
-    pays = [gain >= WORTH for _, gain in gains]
-    at = crossings(gains)
+    at = crossings(gains, worth)
+    first = bool(gains) and gains[0][1] >= worth
+    last = bool(gains) and gains[-1][1] >= worth
     if not at:
-        return Turn(name, "always" if pays and all(pays) else "never")
+        return Turn(name, "always" if first else "never")
+    if first != last:
+        if first:
+            pays = "below"
+            ends = at[-1:]
+        else:
+            pays = "above"
+            ends = at[:1]
+    else:
+        if first:
+            pays = "outside"
+        else:
+            pays = "between"
+        ends = [at[0], at[-1]]
+    exceptions = tuple(value for value, gain in gains if (gain >= worth) != _is_said(pays, ends, value))
     if len(at) > 1:
-        return Turn(name, "between", tuple(at))
-    lows = crossings([(point.value, point.gain_low[name]) for point in points if name in point.gain_low])
-    highs = crossings([(point.value, point.gain_high[name]) for point in points if name in point.gain_high])
+        return Turn(name, pays, tuple(ends), exceptions=exceptions)
+    lows = crossings([(point.value, point.gain_low[name]) for point in points if name in point.gain_low], worth)
+    highs = crossings([(point.value, point.gain_high[name]) for point in points if name in point.gain_high], worth)
     before = [value for value in (*lows, *highs) if value <= at[0]]
     after = [value for value in (*lows, *highs) if value >= at[0]]
-    side = "below" if pays[0] else "above"
-    return Turn(name, side, tuple(at), max(before, default=None), min(after, default=None))
+    return Turn(name, pays, tuple(ends), max(before, default=None), min(after, default=None), exceptions)
 
 
-def crossings(gains: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the values at which gains cross `WORTH`, taken as even in the logarithm of the value.
+def _is_said(pays: str, ends: Sequence[float], value: float) -> bool:
+    """Return whether an overlap is said to pay at a value."""
+    match pays:
+        case "below":
+            return value <= ends[0]
+        case "above":
+            return value >= ends[0]
+        case "between":
+            return ends[0] <= value <= ends[1]
+        case _:
+            return not ends[0] < value < ends[1]
 
-    >>> [round(value, 3) for value in crossings([(1.0, 0.03), (4.0, -0.01)])]
+
+def crossings(gains: Sequence[tuple[float, float]], worth: float) -> list[float]:
+    """Return the values at which gains cross one that counts, taken as even in the logarithm of the value.
+
+    >>> [round(value, 3) for value in crossings([(1.0, 0.03), (4.0, -0.01)], 0.01)]
     [2.0]
     """
     values = []
     for (value, gain), (next_value, next_gain) in pairwise(gains):
-        if (gain >= WORTH) != (next_gain >= WORTH):
-            part = (WORTH - gain) / (next_gain - gain)
+        if (gain >= worth) != (next_gain >= worth):
+            part = (worth - gain) / (next_gain - gain)
             values.append(exp(log(value) + part * (log(next_value) - log(value))))
     return values

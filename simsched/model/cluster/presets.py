@@ -12,120 +12,13 @@ of 94 measured pairs on V100 and A100 whose first kernel has many waves none sha
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from simsched.base.errors import UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
 from simsched.model.cluster.device import WARP, Device
 from simsched.model.cluster.link import Link
-
-
-class Prior(NamedTuple):
-    """A number that is used until it is measured: its true value is assumed to lie from `low` to `high`."""
-
-    value: float
-    low: float
-    high: float
-    source: str
-
-
-PRIORS: Final[Mapping[str, Prior]] = {
-    "saturating_cycles": Prior(
-        6.0,
-        4.0,
-        6.5,
-        "CUDA guides: 4 cycles from a multiply-add to the next that needs it, from 7.0 on; by a "
-        "cycle-level simulator 5.7 [5.3, 6.5]; fitted 5 to 7",
-    ),
-    "saturating_cycles_3.7": Prior(16.5, 7.3, 16.5, "CUDA guide: 11 cycles, 1.5 times that as above; 44 warps"),
-    "start_factor": Prior(
-        1.0, 0.85, 1.4, "start and end of a kernel, over an H100's; means of families that it bounds there: 0.91-1.38"
-    ),
-    "chain_factor": Prior(
-        1.0, 0.8, 1.4, "sequence of a block, over an H100's; means of families that it bounds there: 0.98-1.19"
-    ),
-    "compute_factor": Prior(
-        1.0, 0.7, 1.3, "computing without tensor cores; means of families that it bounds on an H100: 0.70-1.11"
-    ),
-    "tensor_factor": Prior(
-        1.0,
-        0.85,
-        1.3,
-        "computing by tensor cores; means of families that it bounds on an H100: 0.98-1.19; linears of "
-        "language models on an A100 and another H100: 1.05, 1.08",
-    ),
-    "memory_factor": Prior(1.0, 0.85, 1.2, "DRAM and L2; means of families that they bound on an H100: 0.89-1.17"),
-    "operator": Prior(
-        1.0,
-        0.7,
-        1.4,
-        "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
-        "that do the same: prior",
-    ),
-    "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
-    "eager_launch": Prior(
-        19.0,
-        10.0,
-        40.0,
-        "us for each kernel that PyTorch launches operator by operator: 38 networks with an H100, tenths 11 and 33",
-    ),
-    "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
-    "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
-    "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
-    "copy": Prior(4.5, 3.0, 10.0, "us; as a launch: prior"),
-    "barrier": Prior(10.0, 5.0, 20.0, "us; twice either way: prior"),
-    "barrier_many": Prior(
-        14.0,
-        7.0,
-        40.0,
-        "us; an H100: 5.8 more than a barrier of one stream, up to 15; 57 to 84 in a script of 2 to 8 streams",
-    ),
-    "gap": Prior(0.9, 0.5, 2.3, "us; back to back on a stream in published traces: 0.06 to 2.25"),
-    "hop": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
-    "graph_launch": Prior(6.0, 3.0, 12.0, "us; twice either way: prior"),
-    "graph_node": Prior(
-        0.3,
-        0.1,
-        0.9,
-        "us over kernels' own times, start and end among them: an H100, median of 35 networks 0.25, "
-        "tenths 0.09 and 0.28; 0.9 over times without start and end",
-    ),
-    "graph_issue": Prior(
-        0.4,
-        0.16,
-        0.5,
-        "us; an H100: empty nodes every 0.16, small kernels every 0.33; networks and fans fit with 0.33 to 0.5",
-    ),
-    "graph_join": Prior(
-        1.0, 0.0, 3.0, "us; an H100: 1.0 fits networks; one of them: 1.1 on two streams, 2 to 3 on four and eight"
-    ),
-    "crowd_latency": Prior(
-        0.35, 0.2, 0.5, "us; 2,298 kernels in graphs on 8 streams of an H100: 0.35, and 29 % longer; 0.2 to 0.5 fit"
-    ),
-    "interference": Prior(
-        0.1, 0.0, 0.2, "beside anyone on an H100: 0.05 to 0.2 fit; long kernels on SMs of their own: 0.01 to 0.06"
-    ),
-    "least_sm_share": Prior(0.1, 0.05, 0.2, "twice either way: prior"),
-    "block_spread": Prior(
-        0.15,
-        0.08,
-        0.3,
-        "equal blocks on an H100: 0.15 to 0.3; pairs of kernels fit with 0.08 to 0.2, on a GTX 950 with 0.16",
-    ),
-    "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
-    "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
-    "link.start": Prior(
-        1.0,
-        0.4,
-        1.3,
-        "of collectives, of a preset's link; low: least of the repetitions in Vidur's tables, whose ranks come late",
-    ),
-    "link.step": Prior(1.0, 0.5, 2.0, "of collectives, of a preset's link: prior"),
-    "link.efficiency": Prior(1.0, 0.85, 1.1, "of collectives, of a preset's link; of A100 and H100 within 0.9 to 1.1"),
-    "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
-    "pcie4": Prior(24.0, 7.1, 26.0, "GB/s; low: pinned host memory to an A100 in a published profiler trace"),
-}
-"""Ratios unless a unit is named; `docs/model.md` says where each is used."""
+from simsched.model.cluster.priors import PRIORS
 
 _LIMITS = (
     "threads_per_sm",
@@ -136,6 +29,8 @@ _LIMITS = (
     "shared_memory_reserved",
     "shared_memory_granularity",
 )
+
+
 _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
     "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
     "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
@@ -149,14 +44,21 @@ _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
     "12.0": (1536, 24, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
 }
 """Limits of an SM, in the order of `_LIMITS`: cc, of NVIDIA's CUDA programming guide, compute capabilities."""
+
+
 _COMPUTE_UNIT: Final = (2048, 32, 131072, 64 * KIB, 64 * KIB, 0, 512)
 """Limits of a compute unit of AMD's CDNA 3: its instruction set guide. A wave is two warps of the model."""
+
 
 # Median us of a launch call, and from its beginning to the start of a kernel on an idle device, by compute capability:
 # ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens), but its call by CuPy,
 # without a profiler: 4.9 to 5.4. Others: prior.
 _HOST: Final = {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (5.0, 6.4)}
+
+
 _USUAL_HOST: Final = (4.0, 6.0)
+
+
 # Costs in us by compute capability where a device was measured: an H100. Record and wait take 0.30 each; a hop where
 # the host is ahead 0.07; from one kernel of a stream to the next 1.5; a barrier of one busy stream 8, of several 14;
 # the launch of a captured graph 5 (by PyTorch 10 to 12), and 0.25 to 0.3 between its kernels.
@@ -273,7 +175,7 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         fp8=1978.9,
         int8=1978.9,
     ),
-    # From here to MI300X: clocks, bandwidth, memory, L2 and dense tensor rates of vendors' datasheets and architecture
+    # From here to the MI355X: clocks, bandwidth, memory, L2 and dense tensor rates of datasheets and architecture
     # whitepapers; none was measured here. Tensor rates of GeForce cards are those with fp32 accumulation
     "h100-pcie": sheet(
         "9.0", 114, 128, 1755, 2039, 80 * GIB, 50 * MIB, 3, fp64=25.6, tf32=378, fp16=756, bf16=756, fp8=1513, int8=1513
@@ -377,6 +279,123 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         int8=2614.9,
     )
     | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
+    # Hopper with fewer SMs, its tensor rates limited by license
+    "h20": sheet(
+        "9.0", 78, 128, 1980, 4000, 96 * GIB, 60 * MIB, 3, fp64=1, tf32=74, fp16=148, bf16=148, fp8=296, int8=296
+    ),
+    # HGX boards of Blackwell Ultra, which gave up fp64 and int8; SMs: as the driver reports them
+    "b300": sheet(
+        "10.3",
+        148,
+        128,
+        1965,
+        8000,
+        270 * GIB,
+        126 * MIB,
+        3,
+        fp64=1.25,
+        tf32=1125,
+        fp16=2250,
+        bf16=2250,
+        fp8=4500,
+        int8=150,
+    ),
+    # GPUs of racks: 152 SMs as the driver reports them; clocks as those of a B200
+    "gb200": sheet(
+        "10.0",
+        152,
+        128,
+        1965,
+        8000,
+        186 * GIB,
+        126 * MIB,
+        3,
+        fp64=40,
+        tf32=1250,
+        fp16=2500,
+        bf16=2500,
+        fp8=5000,
+        int8=5000,
+    ),
+    "gb300": sheet(
+        "10.3",
+        152,
+        128,
+        1965,
+        8000,
+        279 * GIB,
+        126 * MIB,
+        3,
+        fp64=1.3,
+        tf32=1250,
+        fp16=2500,
+        bf16=2500,
+        fp8=5000,
+        int8=165,
+    ),
+    "rtx-pro-6000": sheet(
+        "12.0",
+        188,
+        128,
+        2600,
+        1792,
+        96 * GIB,
+        128 * MIB,
+        2,
+        fp64=1.95,
+        tf32=252,
+        fp16=504,
+        bf16=504,
+        fp8=1007,
+        int8=1007,
+    ),
+    "rtx-6000-ada": sheet(
+        "8.9", 142, 128, 2505, 960, 48 * GIB, 96 * MIB, 2, fp64=1.42, tf32=182, fp16=364, bf16=364, fp8=728, int8=728
+    ),
+    "l20": sheet(
+        "8.9",
+        92,
+        128,
+        2520,
+        864,
+        48 * GIB,
+        96 * MIB,
+        2,
+        fp64=0.93,
+        tf32=59.8,
+        fp16=119.5,
+        bf16=119.5,
+        fp8=239,
+        int8=239,
+    ),
+    "rtx-a6000": sheet(
+        "8.6", 84, 128, 1800, 768, 48 * GIB, 6 * MIB, 2, fp64=0.605, tf32=77.4, fp16=154.8, bf16=154.8, int8=309.7
+    ),
+    "rtx3090": sheet(
+        "8.6", 82, 128, 1695, 936, 24 * GIB, 6 * MIB, 2, fp64=0.556, tf32=35.6, fp16=71, bf16=71, int8=284
+    ),
+    # as an MI300X, with other memory; the newer one has 256 compute units, and no tf32
+    "mi325x": sheet(
+        "8.0",
+        304,
+        128,
+        2100,
+        6000,
+        256 * GIB,
+        256 * MIB,
+        2,
+        fp64=81.7,
+        tf32=653.7,
+        fp16=1307.4,
+        bf16=1307.4,
+        fp8=2614.9,
+        int8=2614.9,
+    )
+    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
+    "mi355x": sheet(
+        "8.0", 256, 128, 2400, 8000, 288 * GIB, 256 * MIB, 2, fp64=78.6, fp16=2516, bf16=2516, fp8=5033, int8=5033
+    )
+    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
     # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
     "h200": sheet(
         "9.0",
@@ -395,6 +414,7 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         int8=1978.9,
     ),
 }
+
 
 # Slices by profile of MIG: SMs, eighths of memory and L2, copy engines. Parts: NVIDIA's guide to MIG. SMs: a listing by
 # `nvidia-smi mig -lgip` of an H100; of an A100 sevenths of 98. Bandwidth by the parts of memory: prior
@@ -417,8 +437,14 @@ _SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
     },
 }
 
-ALIASES: Final = {"h100-sxm": "h100"}
+
+FOREIGN: Final = frozenset({"mi300x", "mi325x", "mi355x"})
+"""Presets of devices whose kernels are not known: they are chosen as for an A100."""
+
+
+ALIASES: Final = {"h100-sxm": "h100", "a6000": "rtx-a6000"}
 """Other names of presets."""
+
 
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     **_WHOLE,
@@ -428,6 +454,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
         for profile, parts in profiles.items()
     },
 }
+
 
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
 # every pair directly, "switch" links each device to a hub that never saturates. Start, step and efficiency of
@@ -453,6 +480,7 @@ LINKS: Final[Mapping[str, tuple[str, Link]]] = {
     "network": ("switch", Link(24 * GB_PER_S, 12 * US, start=30.0, step=8.0)),
 }
 
+
 DEFAULT_LINK: Final[Mapping[str, str]] = {
     "k80": "pcie3",
     "v100": "nvlink2",
@@ -476,9 +504,22 @@ DEFAULT_LINK: Final[Mapping[str, str]] = {
     "t4": "pcie3",
     "orin": "pcie4",
     "mi300x": "infinity-fabric",
+    "h20": "nvlink4",
+    "b300": "nvlink5",
+    "gb200": "nvlink5",
+    "gb300": "nvlink5",
+    "rtx-pro-6000": "pcie5",
+    "rtx-6000-ada": "pcie4",
+    "l20": "pcie4",
+    "rtx-a6000": "pcie4",
+    "rtx3090": "pcie4",
+    "mi325x": "infinity-fabric",
+    "mi355x": "infinity-fabric",
     # slices reach each other only by way of the host
     **{f"{gpu}-{profile}": bus for gpu, bus in (("a100", "pcie4"), ("h100", "pcie5")) for profile in _SLICES[gpu]},
 }
+
+
 BRIDGED_BUS: Final = "pcie4"
 """The bus between devices that no bridge joins."""
 

@@ -1,6 +1,6 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and properties of its shape."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -229,6 +229,14 @@ class OpGraph(by.Columnar, Document):
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the operators, in the order in which they were given."""
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether an operator has this name."""
+        return name in self.index
 
     def __repr__(self) -> str:
         return f"OpGraph({self.name!r}, {len(self)} operators, {len(self.src)} edges)"

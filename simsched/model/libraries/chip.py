@@ -14,9 +14,8 @@ MOST_BLOCKS: Final = 2**31 - 1
 """Blocks that a grid may have."""
 _TENSOR_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8")
 
-# Parts of the bandwidth of DRAM that kernels reach: with computation on their input, and as pure copies.
-DRAM: Final = 0.75
 STREAMED: Final = 0.88
+"""Part of the bandwidth of DRAM that pure copies reach."""
 _ISSUED: Final = 128.0
 """Threads whose instructions an SM issues in a cycle: four warps, whatever it has of fp32 lanes."""
 L2_CYCLE: Final = 24.0

@@ -9,10 +9,11 @@ from simsched.model.cluster import WARP, Device
 from simsched.model.graph import Kernel, Work
 from simsched.model.libraries.attention import attention
 from simsched.model.libraries.case import WorkCase
-from simsched.model.libraries.chip import DRAM, MOST_BLOCKS, Chip, TooManyBlocks, chip_of, parts
+from simsched.model.libraries.chip import MOST_BLOCKS, Chip, TooManyBlocks, chip_of, parts
 from simsched.model.libraries.convolutions import convolution
 from simsched.model.libraries.elementwise import batch_norm, elementwise
 from simsched.model.libraries.gathers import gather
+from simsched.model.libraries.generations import DRAM
 from simsched.model.libraries.launch import Launch
 from simsched.model.libraries.products import product
 from simsched.model.libraries.recurrence import recurrence

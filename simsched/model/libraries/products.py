@@ -8,8 +8,8 @@ from simsched.base.numeric import sum_in_order
 from simsched.base.units import KIB
 from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import WorkCase
-from simsched.model.libraries.chip import DRAM, BlockShape, Chip, count_blocks, parts
-from simsched.model.libraries.generations import Engine, Tile
+from simsched.model.libraries.chip import BlockShape, Chip, count_blocks, parts
+from simsched.model.libraries.generations import DRAM, Engine, Tile
 from simsched.model.libraries.launch import Launch
 
 _PART_LENGTHS: Final = {
@@ -132,7 +132,7 @@ def tile_product(
     traffic = case.traffic()
     latency = case.latency
     missed = case.miss_share
-    memory = chip.move_time(case.nbytes, traffic, DRAM)
+    memory = chip.move_time(case.nbytes, traffic, engine.dram)
     if tensor:
         late = 1.0
     else:

@@ -14,8 +14,8 @@ from simsched.model.graph import Kernel
 
 _WORDS = re.compile(r"[a-z0-9]+")
 _BRANDS: Final = ("nvidia", "tesla", "geforce", "quadro")
-# suffixes of a preset's name that name the same product: form factor and size of memory
-_FORM = re.compile(r"sxm\d?|pcie|hbm\d?e?|oam|\d+gb")
+# suffixes of a preset's name that name the same product: form factor, size of memory, generation and edition
+_FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d?e?|oam|ac|\d+gb|blackwell|workstation|server|edition|generation")
 _PRESETS: Final = {name.replace("-", ""): name for name in DEVICES}
 _LIMITS = ("sms", "threads_per_sm", "registers_per_sm", "shared_memory_per_sm", "shared_memory_per_block", "memory")
 

@@ -43,7 +43,7 @@ def test_what_was_held_out_is_predicted(contact):
 def test_a_kept_page_bounds_the_next_one(contact, tmp_path):
     """A quarter above what was kept: errors below half a per cent are luck, so a kept one of 0 is held to that."""
     kept = tmp_path / "kept.json"
-    assert ran("analyse", contact, f"--json={kept}")[0] == 0
+    assert ran("analyse", contact, f"--output={kept}")[0] == 0
     rows = json.loads(kept.read_text())["rows"]
     beside = tmp_path / "beside"
     beside.mkdir()
@@ -78,13 +78,14 @@ def test_the_kept_campaign_of_an_h100_is_predicted_as_well_as_before():
     assert "inception_v3" in page.notes[0]
 
 
-def test_both_commands_print_the_same_page(contact, capsys):
+def test_both_commands_print_and_write_the_same_page(contact, capsys, tmp_path):
     from simsched.cli.run import run
 
-    assert run(["contact", "analyse", str(contact)]) == 0
-    status, printed, errors = ran("analyse", contact)
+    assert run(["contact", "analyse", str(contact), "-o", str(tmp_path / "a.json")]) == 0
+    status, printed, errors = ran("analyse", contact, "-o", tmp_path / "b.json")
     assert (status, errors) == (0, "")
     assert capsys.readouterr().out == printed
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
 
 
 WITHOUT = """

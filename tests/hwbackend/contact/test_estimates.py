@@ -7,10 +7,16 @@ import pytest
 from contacts import DEVICE, measured
 
 from hwbackend.contact.device import StampedBlock
-from hwbackend.contact.estimates import Drift, ramp_of, warps_that_saturate
+from hwbackend.contact.estimates import Drift, ramp_of, warps_that_saturate, without_drift
 from hwbackend.contact.fake import FakeDevice
 from hwbackend.contact.fake.blocks import place_blocks
+from hwbackend.contact.fitted import crowd_of
 from hwbackend.contact.sections.dispatch import taken_slots
+from hwbackend.contact.sections.host import crowds
+from simsched.model import Cluster, Operator, OpGraph, Schedule
+from simsched.model.backend import prepare
+from simsched.model.profile import Replay
+from simsched.model.trace import measured_trace, spans_of
 from validation.contact import WITHIN, parameter_errors, true_parameters
 
 
@@ -39,11 +45,70 @@ def test_a_drift_is_taken_out_at_each_time():
     assert Drift(np.array([]), np.array([])).factor(3.0) == 1.0
 
 
-def test_slots_are_counted_until_the_first_kernel_has_no_blocks_left():
-    """Two slots. The first kernel starts blocks at 0, 0, 1 and 2; the second takes one slot at 1, and the last at 3."""
+def test_the_drift_of_the_device_changes_no_time_of_the_host():
+    """A launch of 4 us, two kernels of 10 and 20 us with 1 us between them, 8 us of the host, a kernel of 10 us.
+
+    The device takes 1.25 times as long: 31 us of its own were 24.8, and the last 10 were 8; both of the host's stay.
+    """
+    graph = OpGraph([Operator(name, time=1.0) for name in "abc"])
+    cluster = Cluster.preset("h100")
+    plan = Schedule.from_columns(graph, [0, 1, 2], (cluster.devices[0].name,))
+    program = plan.lower(cluster)
+    spans = np.array([(4.0, 14.0), (15.0, 35.0), (43.0, 53.0)])
+    trace = measured_trace(program, cluster, spans, np.zeros((0, 2)))
+    run = without_drift(Replay((53.0, 106.0), trace, {}, None, "x"), 1.25)
+    found = spans_of(run.trace).launches
+    assert found == pytest.approx(np.array([(4.0, 12.0), (12.8, 28.8), (36.8, 44.8)]))
+    assert run.latency == pytest.approx((44.8, 89.6))
+
+
+def test_what_a_kernel_loses_beside_another_is_told_from_interference():
+    """Of 3 and 12 us alone; half a us later and a tenth slower beside another: 3.85 and 13.75 us."""
+    cluster = FakeDevice(seed=1).cluster
+    plans = {plan.scheduler: plan for plan in crowds(cluster)}
+    runs = [
+        crowded_run(plan, cluster, us, 1.1 * (us + 0.5)) for plan, us in zip(plans.values(), (3.0, 12.0), strict=True)
+    ]
+    assert crowd_of(runs) == pytest.approx(0.5)
+    assert crowd_of(runs[:1]) is None
+
+
+def crowded_run(plan, cluster, alone, beside):
+    """A chain whose first 60 kernels run beside the first kernel, each a us after the last one."""
+    program = prepare(FakeDevice(seed=1).backend, plan)
+    took = np.array([beside] * 60 + [alone] * 60)
+    start = np.concatenate([[0.0], np.cumsum(took[:-1] + 1.0)])
+    lasting = (0.0, float(start[59] + took[59]))
+    spans = np.vstack([[lasting], np.column_stack([start, start + took])])
+    trace = measured_trace(program, cluster, spans, np.zeros((0, 2)))
+    return Replay((1.0,), trace, {}, None, plan.scheduler)
+
+
+def test_slots_are_counted_until_the_first_kernel_has_one_block_left():
+    """Two slots. The first kernel starts blocks at 0, 0, 1 and 2; the second takes one slot at 1, and the last at 3.
+
+    Both slots freed at 1 have a choice of two kernels; the one of 2 goes to the last block of the first kernel,
+    whatever the device prefers. A start of the second one at 2 may be before that block or after it: the timer does not
+    tell.
+    """
     first = [StampedBlock(0, 0, start, start + 1.0) for start in (0.0, 0.0, 1.0, 2.0)]
     second = [StampedBlock(1, 0, start, start + 1.0) for start in (1.0, 3.0)]
-    assert taken_slots(first + second) == (3, 1)
+    assert taken_slots(first + second) == (2, 1)
+    assert taken_slots([*first, *second, StampedBlock(1, 0, 2.0, 3.0)]) == (2, 1)
+
+
+@pytest.mark.parametrize("tick", [0.001, 0.25, 2.0])
+def test_steps_of_the_timer_do_not_change_the_part_of_slots_that_are_taken(tick):
+    """A third of the slots go to the second kernel, of 60 us blocks that start 0.002 us after each other."""
+    rng = np.random.default_rng(1)
+    freed = taken = 0
+    for _ in range(12):
+        placed = place_blocks([2000, 2000], [60.0, 60.0], 8, 132, 1 / 3, rng)
+        stamped = [block._replace(start=block.start // tick * tick, end=block.end // tick * tick) for block in placed]
+        counts = taken_slots(stamped)
+        freed += counts[0]
+        taken += counts[1]
+    assert taken / freed == pytest.approx(1 / 3, rel=0.03)
 
 
 def test_blocks_of_a_fake_are_placed_evenly_and_in_order():

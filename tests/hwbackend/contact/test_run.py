@@ -4,11 +4,14 @@ import random
 from itertools import pairwise
 
 import pytest
-from contacts import ran
+from contacts import measured, ran
 
+from hwbackend.contact import worker
 from hwbackend.contact.lines import read_record
-from hwbackend.contact.sections import SECTIONS
-from validation.contact import item_keys, kill_and_resume, measured_keys, tried_from_the_top
+from hwbackend.contact.run import _counts, _expected_seconds
+from hwbackend.contact.sections import SECTIONS, ContactItem
+from simsched.base.errors import MissingDependencyError
+from validation.contact import item_keys, kill_and_resume, measured_keys, tried_from_the_top, verdicts
 
 FAKE = ("--backend=fake", "--backend-option=seed=5")
 
@@ -33,7 +36,7 @@ def test_a_contact_measures_every_section_once(whole):
     assert (status, errors) == (0, "")
     record, keys = read_record(folder), item_keys("small")
     assert sorted(measured_keys(folder)) == sorted(key for key in keys if not record.is_unsupported(key))
-    assert {key.split("/")[0] for key in keys if record.is_unsupported(key)} == {"compile", "launches"}
+    assert {key.split("/")[0] for key in keys if record.is_unsupported(key)} == {"compile"}
     assert [line.split(":")[0] for line in printed.splitlines()][: len(SECTIONS)] == list(SECTIONS)
     assert [line["section"] for line in record.sections] == list(SECTIONS)
     assert all(line["before"]["sm_clock"] > 0.0 for line in record.sections)
@@ -94,3 +97,31 @@ def test_what_cannot_run_is_refused_in_a_line(tmp_path, words, reason):
     status, printed, errors = ran("run", tmp_path, *words)
     assert (status, printed, errors.count("\n")) == (2, "", 1)
     assert errors.startswith(reason)
+
+
+def test_an_item_that_takes_long_is_given_its_time(tmp_path):
+    """A process may be silent for as long as the last line says that its item takes, beyond the patience."""
+    path = tmp_path / "lines"
+    path.write_text('{"begin":"a","seconds":4.0}\n{"key":"a"}\n')
+    middle = path.stat().st_size
+    with path.open("a") as file:
+        file.write('{"begin":"b","seconds":40.0}\n')
+    end = path.stat().st_size
+    assert _expected_seconds(path, 0, middle) == 0.0
+    assert _expected_seconds(path, middle, end) == 40.0
+    assert _expected_seconds(path, middle, end - 5) == 0.0  # a line without its end
+
+
+def test_an_item_that_needs_a_package_which_is_missing_is_not_possible_here(tmp_path, monkeypatch):
+    """It is no failure: the doctor has nothing to say about it, and it is not tried again."""
+
+    def missing(_bench):
+        raise MissingDependencyError("PyTorch is needed")
+
+    monkeypatch.setattr(
+        worker, "SECTIONS", {"compile": lambda _cluster, _size: [ContactItem("compile/x", 0.1, missing)]}
+    )
+    record = measured(tmp_path, ["compile"], seed=3)
+    assert record.is_unsupported("compile/x")
+    assert _counts(record, "compile") == "0 items, 0 failed, 1 not possible here"
+    assert verdicts(record, seed=3) == {}

@@ -10,7 +10,7 @@ from shortened import in_order, synths
 from hwbackend.cuda.backend import CupyBackend
 from hwbackend.cuda.errors import insufficient_driver, translate_error
 from simsched.base.errors import BackendError
-from simsched.model import OpGraph
+from simsched.model import Cluster, OpGraph
 
 ABC = synths("abc", ["ab", "bc"])
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation: out of memory"
@@ -143,13 +143,23 @@ def test_a_gpu_without_a_preset():
         bandwidth=320_000.0,
     )
     device = CupyBackend(api=FakeCuda(device=found)).cluster.devices[0]
-    assert device.model == "Tesla T40"
+    assert (device.model, device.capability) == ("Tesla T40", "7.5")
     assert device.peak["fp32"] == 40 * 64 * 2 * 1590.0
     assert (device.bandwidth, device.shared_memory_granularity, device.blocks_per_sm) == (320_000.0, 256, 16)
     unknown = replace(found, clock=0.0, bandwidth=0.0)
     cluster = CupyBackend(api=FakeCuda(2, device=unknown)).cluster
     assert (cluster.devices[1].clock, cluster.devices[1].name) == (1500.0, "gpu1")
     assert cluster.route("gpu0", "gpu1").bandwidth == 24_000.0
+
+
+def test_a_gpu_without_a_preset_has_the_costs_of_its_capability():
+    """78 SMs of 128 lanes of capability 9.0: launches and pauses take as long as on an H100."""
+    device = CupyBackend(api=FakeCuda(device=replace(H200, name="NVIDIA H99", sms=78, clock=1980.0))).cluster.devices[0]
+    known = Cluster.preset("h100").devices[0]
+    for name in ("launch", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "capability"):
+        assert getattr(device, name) == getattr(known, name), name
+    assert device.peak["fp32"] == 78 * 128 * 2 * 1980.0
+    assert device.shared_memory_per_sm == H200.shared_memory_per_sm
 
 
 def test_a_gpu_with_a_preset():

@@ -9,11 +9,12 @@ import pytest
 driver = pytest.importorskip("cuda.bindings.driver")
 
 from fake_driver import ATTRIBUTES, FIELDS, CopyParameters, FakeDriver, FillParameters, KernelParameters, LaunchConfig  # noqa: E402
+from fake_probes import FakeProbeDriver  # noqa: E402
 
 import hwbackend  # noqa: E402 - the rest is for those who have the bindings
 from hwbackend.cuda import nodes, packing  # noqa: E402
 
-FILES = ("cuda/nodes.py", "cuda/packing.py", "cuda/driver.py", "torch/donor.py", "contact/sections/launches.py")
+FILES = ("cuda/nodes.py", "cuda/packing.py", "cuda/driver.py", "torch/donor.py", "contact/probes.py")
 NEWER = {"cuGraphNodeGetToolsId"}  # of CUDA 13; there is another way without it
 OLDER = {
     "cuGraphGetEdges_v2",
@@ -41,7 +42,8 @@ def test_every_name_is_there():
 
 
 def test_a_fake_has_no_calls_of_its_own():
-    names = {name for name in vars(FakeDriver) if name.startswith(("cu", "CU")) and name not in {"cuda"}}
+    fakes = {**vars(FakeDriver), **vars(FakeProbeDriver)}
+    names = {name for name in fakes if name.startswith(("cu", "CU")) and name not in {"cuda"}}
     assert {name for name in names - NEWER if not hasattr(driver, name)} == set()
 
 

@@ -4,12 +4,14 @@ import ctypes
 import re
 from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import hwbackend
+from hwbackend.contact.cuda import KERNELS, SOURCE
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
 from hwbackend.kernels.launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
 
@@ -87,6 +89,12 @@ def test_registers_are_those_that_are_written_down():
 def test_the_kernel_that_reads_the_clock_compiles(arch):
     found, complaints = compiled(STAMP_SOURCE, arch)
     assert (list(found), complaints) == ([STAMP], [])
+
+
+@each_architecture
+def test_the_probe_of_a_contact_compiles(arch):
+    found, complaints = compiled(files("hwbackend.contact").joinpath(SOURCE).read_text(), arch)
+    assert (sorted(found), complaints) == (sorted(KERNELS), [])
 
 
 @pytest.mark.parametrize(

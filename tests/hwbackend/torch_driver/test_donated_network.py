@@ -28,9 +28,13 @@ CLUSTER = ss.Cluster.preset("h100")
 
 
 class FakeValues(Values):
-    """Values whose operators compute when a fake kernel runs; what they return is memory until then."""
+    """Values whose operators compute when a fake kernel runs; what they return is memory until then.
+
+    Operators of numbers in `hosts` call the host first.
+    """
 
     driver = api = None
+    hosts = ()
 
     def compute(self, i):
         super().compute(i)
@@ -38,6 +42,8 @@ class FakeValues(Values):
         reads = self._read(i, self._feeds[i], self._bring)
         if not any(written.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for x in reads):
             call = self._calls[i]
+            if i in self.hosts:
+                self.driver.host(self.api.current)
             self.driver.kernel(self.api.current, lambda memory, arguments: written.copy_(call(reads)), ())
 
 
@@ -76,6 +82,23 @@ def test_outputs_are_those_of_sequential_execution(made, spec):
         assert found.issued == "nodes of one capture"
         assert found.spans == ("events, of a run that was not captured" if execution == "graph" else "events")
         assert (found.launches[:, 1] >= found.launches[:, 0]).all()
+    assert driver.live == 0
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_result_names_operators_that_are_graphs_of_their_own(made, monkeypatch, execution):
+    """Four operators call the host: three are named with the reason, and all others are moved as ever."""
+    monkeypatch.setattr(FakeValues, "hosts", (1, 2, 3, 4))
+    network, graph, driver = made("tiny_inception")
+    plan = random_schedule(graph, CLUSTER, rng=1, streams=3, execution=execution)
+    found = network.measure(plan.lower(CLUSTER), 2, 1, profiled=True)
+    assert found.error == 0.0
+    names = list(network._donor.whole)
+    assert len(names) == 4
+    named = ", ".join(f"{name!r} (a node of type host)" for name in names[:3])
+    assert found.issued == f"nodes of one capture; as graphs of their own: {named}, 1 more"
+    assert found.spans == ("events, of a run that was not captured" if execution == "graph" else "events")
+    network.close()
     assert driver.live == 0
 
 
