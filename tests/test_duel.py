@@ -13,7 +13,7 @@ import workloads
 from simsched.base.errors import FormatError, SchedulerError, WhatIfError
 from simsched.experiments.duel import ROUND, Space, duel
 from simsched.model.graph import Kernel
-from simsched.show.report.page import sections_of
+from simsched.show.report.sections import sections_of
 from simsched.show.results import chart_of
 
 FREE = ss.Cluster.preset("a100").without_overheads()

@@ -213,7 +213,7 @@ def test_halves_of_characters_end_nothing(tmp_path):
 
 def boxes_page():
     """A chart of samples whose names are halves of characters."""
-    from simsched.show.report.page import Section, figure
+    from simsched.show.report.blocks import Section, figure
 
     chart = boxes_of({"\ud800": [1.0, 2.0], "_\x1b": [1.0, 3.0]}, "\ud800\x1b")
     draw(chart)

@@ -14,7 +14,7 @@ import workloads
 from simsched.base.errors import FileError
 from simsched.experiments.result import Result
 from simsched.show import results
-from simsched.show.report import page
+from simsched.show.report import sections
 
 
 def study(folder):
@@ -113,7 +113,7 @@ def test_every_kind_of_result_names_its_view():
         below += cls.__subclasses__()
     views = {cls.VIEW for cls in below if cls.__module__.startswith("simsched.") and "VIEW" in vars(cls)}
     assert "" in views
-    assert {*results._CHARTS, *page._MAKERS, *page._HEADINGS} <= views
+    assert {*results._CHARTS, *sections._MAKERS, *sections._HEADINGS} <= views
     leaves = [cls for cls in below if not cls.__subclasses__() and cls.__module__.startswith("simsched.")]
     assert all("VIEW" in vars(cls) for cls in leaves)
 
@@ -122,4 +122,4 @@ def test_a_result_under_another_name_is_shown_as_before(made):
     sweep = made("sweep")
     other = type("MakespansByFactor", (type(sweep),), {})(**vars(sweep))
     assert results.chart_of(other) == results.chart_of(sweep)
-    assert [vars(part) for part in page.sections_of(other)] == [vars(part) for part in page.sections_of(sweep)]
+    assert [vars(part) for part in sections.sections_of(other)] == [vars(part) for part in sections.sections_of(sweep)]

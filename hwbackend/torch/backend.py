@@ -223,12 +223,12 @@ class TorchBackend:
         if self._donated is not None and not any(graph is other for other in self._donated.graphs):
             self._forget()
         if self._donated is None:
-            self._donated = _Donated([graph], *self._captured(graph))
+            self._donated = _Donated([graph], *self._capture(graph))
         if self._donated.network is None:
             raise NotDonatedError(self._donated.reason)
         return self._donated.network
 
-    def _captured(self, graph: OpGraph) -> tuple[DonatedNetwork | None, str]:
+    def _capture(self, graph: OpGraph) -> tuple[DonatedNetwork | None, str]:
         """Return the capture of a graph, or why there is none."""
         try:
             driver = require_driver()

@@ -10,7 +10,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -500,42 +500,6 @@ class Compare:
         Text,
         option("Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured."),
     ] = None
-
-    def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
-        """Return the comparison of the schedulers, with samples if they are asked for.
-
-        Parameters
-        ----------
-        traced
-            Whether the schedule that a profiler trace ran is compared, too.
-
-        Raises
-        ------
-        SchedulerError
-            If none of them finds a schedule.
-        """
-        from simsched.experiments.baselines import CAPTURED
-
-        source.require_one_rank()
-        graph = source.read()
-        names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
-        jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
-        with progress(len(names)) as tell:
-            comparison = ss.compare(
-                graph,
-                cluster,
-                names,
-                jitter=jitter,
-                rng=self.seed,
-                samples=self.samples,
-                progress=tell,
-                execution=self.execution,
-                baseline=self.baseline or CAPTURED,
-            )
-        if not comparison.plans:
-            row = comparison.rows[0]
-            raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
-        return replace(comparison, named=not {"fast", "all"} & set(self.schedulers.split(",")))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from simsched.base.limits import MOST
 from simsched.base.numeric import sum_in_order
 from simsched.cli import options as opt
 from simsched.cli import printing as out
+from simsched.cli.comparison import compare as run_comparison
 from simsched.cli.options import Text, Texts, argument, drawn, file_option, option, read_name
 
 LARGE: Final = 1_000_000
@@ -48,7 +49,7 @@ def compare(
     """
     if box is not None and draws.samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
-    comparison = draws.compare(graph, target.read(graph))
+    comparison = run_comparison(draws, graph, target.read(graph))
     best = comparison.best()
     assert best is not None, "some scheduler found a schedule"
     pictures = drawn.files(best.scheduler, comparison.traces[best.scheduler])
@@ -313,7 +314,7 @@ def robust(
 ) -> None:
     """Show which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read(graph)
-    compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
+    compared = run_comparison(opt.Compare(schedulers), graph, cluster, traced=False)
     tails = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
     result.tell(tails, tails.table, *refused, files=[("picture", box, tails.plot)], ran=graph.traced_facts())
@@ -341,7 +342,8 @@ def report(
     A GRAPH, a schedule and a program are simulated on the cluster of --gpu, --gpus, --link or --cluster. With --cluster
     a replay is shown beside its prediction.
     """
-    from simsched.show.report.page import library, replay_sections, sections_of
+    from simsched.show.report.page import library
+    from simsched.show.report.sections import replay_sections, sections_of
 
     graphs = [opt.Graph(source, shape, dtype, trust) for source in sources]
     cluster = target.read(graphs[0])
@@ -351,7 +353,7 @@ def report(
         result = _read(graph.graph)
         if result is None:
             library()  # a missing package is reported before the schedulers run
-            compared = draws.compare(graph, cluster)
+            compared = run_comparison(draws, graph, cluster)
             dag = graph.read()
             names = opt.read_schedulers(draws.schedulers, dag)
             options = target.text()

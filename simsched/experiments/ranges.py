@@ -5,12 +5,11 @@ from dataclasses import replace
 from functools import cache
 from math import erf, exp, hypot, log, sqrt
 from statistics import NormalDist
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from zlib import crc32
 
 import numpy as np
 
-from simsched.calibration import Calibration
 from simsched.calibration.fitting import SMALLEST, with_values
 from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
@@ -19,6 +18,9 @@ from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
 from simsched.model.cluster.presets import FOREIGN
 from simsched.model.costmodel import USUAL, CostModel, Rates, Target, bare, operator_times, rooflines
 from simsched.simulator.simulate import simulate_worlds
+
+if TYPE_CHECKING:
+    from simsched.calibration import Calibration
 
 SURE: Final = 0.9
 """With which a range holds the truth, and from which on one schedule is said to be faster than another."""
@@ -127,12 +129,21 @@ class Ranged(NamedTuple):
     place: int
 
 
+def _is_calibration(target: Target) -> "TypeGuard[Calibration]":
+    """Return whether a target is a calibration, whose module a cluster does not need."""
+    if isinstance(target, Cluster):
+        return False
+    from simsched.calibration import Calibration
+
+    return isinstance(target, Calibration)
+
+
 def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
     """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none.
 
     With `exchanges`, for graphs that have collectives, numbers of collectives over links are among them.
     """
-    if isinstance(target, Calibration):
+    if _is_calibration(target):
         fitted = {row.name: row for row in target.parameters if row.identified}
     else:
         fitted = {}
@@ -389,7 +400,7 @@ def _shared_times(graph: OpGraph, target: Target, device: Device, cost: CostMode
         times = graph.time
     else:
         times = operator_times(graph, device, cost)
-    if cost is None and isinstance(target, Calibration):  # not as good as measured where scaled
+    if cost is None and _is_calibration(target):  # not as good as measured where scaled
         times = np.where([target.is_measured(op) for op in graph.operators], times, np.nan)
     codes, kinds = graph.labels("kind")
     does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
@@ -414,7 +425,7 @@ def uncalibrated_errors(cluster: Cluster) -> Errors:
 
 
 def _model_errors(target: Target) -> Errors:
-    if isinstance(target, Calibration):
+    if _is_calibration(target):
         held_out = target.error
     else:
         held_out = None
@@ -437,7 +448,7 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
     settled = "the times of its operators in place (`simsched profile`)"
     if family is not None and telling:
         settled = f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
-    if isinstance(target, Calibration):
+    if _is_calibration(target):
         date = target.provenance.get("date", "")
         basis = f"calibrated {date[:10]}".strip()
     else:

@@ -108,7 +108,10 @@ class StageCost:
             raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
         if isinstance(option, str | StageFormula):
             latency = _latency_of(option, graph, cluster, cost, tools, device)
-            self._ask = lambda groups, merged: merged_time(groups) if merged_time and merged else latency(groups)
+            if merged_time is None:
+                self._ask = lambda groups, _merged: latency(groups)
+            else:
+                self._ask = lambda groups, merged: merged_time(groups) if merged else latency(groups)
         elif callable(option):
             self._ask = lambda groups, merged: option(groups, merged) if merged else option(groups)
         elif isinstance(option, Mapping):
@@ -131,15 +134,16 @@ class StageCost:
         if self._class_of is not None and not merged:
             look = tuple(tuple(self._class_of[name] for name in group) for group in groups)
         key = look, merged
-        if key not in self.known:
+        known = self.known.get(key)
+        if known is None:
             answer = self._ask(groups, merged)
-            if not is_number(answer) or not 0 <= answer < inf:
+            if not (type(answer) is float or is_number(answer)) or not 0 <= answer < inf:
                 raise SchedulerError(
                     f"{self._scheduler}: stage_latency says {answer!r} of stage {groups!r}; it must be us, finite and "
                     f"not negative"
                 )
-            self.known[key] = float(answer)
-        return self.known[key]
+            known = self.known[key] = float(answer)
+        return known
 
 
 class ExecutedStage:
@@ -177,10 +181,10 @@ class ExecutedStage:
     def __call__(self, groups: Groups) -> float:
         """Return the latency of groups side by side."""
         device = self._device
-        alone = [self._known.get(group) or self._group(group) for group in groups]
         if len(groups) == 1:
-            n_launches, kernels = alone[0]
+            n_launches, kernels = self._known.get(groups[0]) or self._group(groups[0])
             return max(kernels + device.gap, device.launch * n_launches)
+        alone = [self._known.get(group) or self._group(group) for group in groups]
         longest = self._simulated(groups)
         before = 0
         for n_launches, kernels in alone:

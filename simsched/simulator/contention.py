@@ -1,6 +1,7 @@
 """Contention of kernels and copies for the SMs and the DRAM of a device.
 
-The reference engine calls these functions in Python, the compiled engine compiles them to machine code.
+Blocks of a kernel that end together are a cohort; cohorts, waves of blocks and rates of kernels are here, too. The
+reference engine calls these functions in Python, the compiled engine as machine code.
 
 A resident block of a kernel loads two resources, the issue slots of its SM and DRAM. A load is a share of the
 resource. Where the loads of a resource add up to more than 1, kernels slow each other down in proportion to their

@@ -109,8 +109,10 @@ class StageLatency:
             links=links | {"n_devices": 1, "first_collective": n},
             collectives=collectives,
         )
-        run.lanes.n = 0
-        run.lanes.n_connections = 0
+        self._lanes = run.lanes
+        self._samples = run.samples
+        self._lanes.n = 0
+        self._lanes.n_connections = 0
         self._queues = int(platform.queues[0])
         self._argument = run.program["argument"].data
         self._lane_of = run.program["lane_of"].data
@@ -179,16 +181,17 @@ class StageLatency:
         self._argument[:n] = array("i", rows)
         self._lane_of[:n] = array("i", lanes)
         self._end[1] = n
-        run.lanes.n = number
-        if number > self._queues or run.lanes.n_connections:  # groups beyond the hardware queues share them
+        table = self._lanes
+        table.n = number
+        if number > self._queues or table.n_connections:  # groups beyond the hardware queues share them
             shared = max(0, min(self._queues, number - self._queues))
-            run.lanes.n_connections = shared
+            table.n_connections = shared
             queue = np.arange(number) % self._queues
             self._connection[:] = -1
             self._connection[:number] = np.where(queue < shared, queue, -1)
             room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
-            run.lanes["connections"]["first"][:shared] = np.cumsum(room) - room
+            table["connections"]["first"][:shared] = np.cumsum(room) - room
         run.status = NEW
-        run.samples.at = 0
+        self._samples.at = 0
         finish(run)
         return run.makespan

@@ -7,17 +7,14 @@ refuse, or answer with garbage, raises `RuleBroken`, which is no error of CUDA a
 
 import threading
 from collections import Counter, deque
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from types import SimpleNamespace
 
 import numpy as np
 
 from hwbackend.cuda.backend import CupyBackend
 from hwbackend.cuda.interface import CudaApi, CudaDevice, Function
 from hwbackend.kernels.sources import KERNEL_NAMES, KERNEL_RESOURCES
-from hwbackend.torch.hosts import CudaHost
 from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)
@@ -547,82 +544,3 @@ def on_fake(place="one", rng=0, *, fake=FakeCuda, seed=0, cold=False, **options)
     gpus, virtual = PLACES[place]
     USED.append(fake(gpus, rng, **options))
     return USED[-1], CupyBackend(api=USED[-1], seed=seed, cold=cold, virtual_devices=virtual)
-
-
-class FakeTorchCuda:
-    """`hwbackend.torch.hosts.TorchCuda` on a `FakeCuda`; an event is made where it is first recorded, as there."""
-
-    def __init__(self, gpus=1, rng=0):
-        self.cuda, self.current = FakeCuda(gpus, rng), None
-        self.cuda.set_device(0)
-
-    def work(self, action):
-        """Issue something to the current stream."""
-        with self.cuda.lock:
-            self.cuda.count["work"] += 1
-            self.cuda.give(self.current, lambda start, end: action(), KERNEL_NS)
-
-    def host(self, program, compute, move, **options):
-        """A host that issues operators and copies."""
-        issued = (lambda number, do=do: self.work(partial(do, number)) for do in (compute, move))
-        return CudaHost(self, program, *issued, **options)
-
-    def stream(self, device, priority):
-        self.cuda.set_device(device)
-        return self.cuda.stream(priority)
-
-    def event(self, *, timing=False):
-        return SimpleNamespace(timing=timing, handle=None)
-
-    @contextmanager
-    def on(self, stream):
-        before, self.current = self.current, stream
-        self.cuda.set_device(self.cuda._stream(stream).device)
-        yield
-        self.current = before
-
-    def record(self, event, stream):
-        with self.on(stream):
-            event.handle = event.handle or self.cuda.event(event.timing)
-            self.cuda.record(event.handle, stream)
-
-    def wait(self, stream, event):
-        self.cuda.wait(stream, event.handle)
-
-    def is_done(self, stream_or_event):
-        return self.cuda.query(stream_or_event, getattr(stream_or_event, "handle", 0))
-
-    def synchronize(self, device):
-        self.cuda.set_device(device)
-        self.cuda.synchronize()
-
-    def elapsed(self, start, end):
-        return self.cuda.elapsed(start.handle, end.handle)
-
-    def graph(self):
-        return SimpleNamespace(handle=None)
-
-    @contextmanager
-    def capture(self, graph, stream):
-        with self.on(stream):
-            self.cuda.begin_capture(stream)
-            try:
-                yield
-                graph.handle = self.cuda.end_capture(stream)
-            finally:
-                self.cuda.abandon_capture(stream)
-
-    def launch(self, graph):
-        self.cuda.launch_graph(graph.handle, self.current)
-
-    def current_stream(self, device):
-        return next(iter(self.cuda._streams))
-
-    def is_current(self, device):
-        return True
-
-    def keep_for(self, tensor, stream):
-        self.cuda.count["keep"] += 1
-
-    def mark(self, name):
-        return nullcontext()

@@ -12,7 +12,8 @@ from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from types import SimpleNamespace
 
-from fake_cuda import KERNEL_NS, FakeTorchCuda, RuleBroken
+from fake_cuda import KERNEL_NS, RuleBroken
+from fake_torch_cuda import FakeTorchCuda
 
 from hwbackend.torch.donor import DonorCuda
 

@@ -1,5 +1,8 @@
 """Tables: one memory, seen by name from Python and from kernels."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -90,6 +93,22 @@ def test_parts_of_columns_and_rows_are_views():
     part[0] = 8
     rows[1].gate = 5
     assert (port.grid[4], port.flights[2].gate, part[1:][0]) == (8, 5, 0)
+
+
+def test_memory_is_freed_with_the_last_table():
+    """At once: tables do not refer to each other in a circle."""
+    city = City(people=2, first={"airport": {"n": 1, "width": 1}})
+    city.first.airport.grid[0] = 1
+    memory = weakref.ref(city["streets"].base)
+    airport = city.second.airport
+    gc.disable()
+    try:
+        del city
+        assert memory() is not None
+        del airport
+        assert memory() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("place", [-1, 3, 100])

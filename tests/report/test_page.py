@@ -18,8 +18,9 @@ from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, luminance
 from simsched.show.gantt import gantt_data
 from simsched.show.report import write_report
+from simsched.show.report.blocks import Section, figure, json_text, pairs, table, tabs, text
 from simsched.show.report.figures import figure_of
-from simsched.show.report.page import Section, figure, json_text, pairs, replay_sections, table, tabs, text
+from simsched.show.report.sections import replay_sections
 
 CLUSTER = ss.Cluster.preset("a100")
 

@@ -11,7 +11,8 @@ from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, by_name, luminance
 from simsched.show.report import write_report
-from simsched.show.report.page import Section, figure, gantt, sections_of, table
+from simsched.show.report.blocks import Section, figure, gantt, table
+from simsched.show.report.sections import sections_of
 from simsched.show.results import boxes_of, chart_of
 
 EVIL = "<script>document.title='broken'</script>"

@@ -34,7 +34,7 @@ def compile_items() -> list[ContactItem]:
     """Return the items: each network as it is, then each one by Inductor, which takes longest and may fail."""
     plain = [ContactItem(f"compile/{name}", _SECONDS, partial(_measure, name=name, ways=_plain)) for name in NETWORKS]
     compiled = [
-        ContactItem(f"compile/{name}-inductor", _COMPILED_SECONDS, partial(_measure, name=name, ways=_compiled))
+        ContactItem(f"compile/{name}-inductor", _COMPILED_SECONDS, partial(_measure, name=name, ways=_by_inductor))
         for name in NETWORKS
     ]
     return plain + compiled
@@ -127,7 +127,7 @@ def _plain(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Ca
     }
 
 
-def _compiled(torch: Any, module: Any, x: Any, _cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
+def _by_inductor(torch: Any, module: Any, x: Any, _cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes a call of the network by Inductor."""
     return {
         "inductor": lambda: partial(torch.compile(module), x),

@@ -225,12 +225,14 @@ class Table:
     fields: ClassVar[dict[str, tuple[int, Any]]]
     """Offset in bytes and kind of each field: a number and its code, the address of a column and its `ColumnKind`, or
     the words of a nested table and its class."""
+    _dtypes: ClassVar[dict[str, np.dtype[Any]]]  # of columns
     _size: ClassVar[int]  # number of words of 64 bits, with the words of nested tables
     _made: ClassVar[list["_MadeColumn"]]  # columns with a length, with the columns of nested tables
     _lengths: ClassVar[CodeType | None]  # of these columns, compiled when a table is first made
 
     def __init_subclass__(cls) -> None:
         cls.fields = {}
+        cls._dtypes = {}
         cls._size = 0
         cls._made = []
         lengths = {}  # own columns that are made: their places
@@ -247,9 +249,10 @@ class Table:
                 setattr(cls, name, _table(word, kind))
             elif isinstance(kind, ColumnKind):
                 cls._size += 1
+                dtype = cls._dtypes[name] = dtype_of(kind.element)
                 if name in cls.__dict__:
                     lengths[name] = len(cls._made)
-                    cls._made.append(_MadeColumn(cls, name, word, dtype_of(kind.element).itemsize, cls.__dict__[name]))
+                    cls._made.append(_MadeColumn(cls, name, word, dtype.itemsize, cls.__dict__[name]))
                 setattr(cls, name, _column(name))
             else:
                 cls._size += 1
@@ -266,11 +269,11 @@ class Table:
         """Where its words lie."""
         self._words = words.data
         self._reals = words.view(np.float64).data
-        # Columns and nested tables by the number of their first word; a nested table shares these with its table.
+        # Columns by the number of the word with their address; a nested table shares these dicts with its table.
         self._first = 0
         self._arrays: dict[int, Array] = {}
         self._seen: dict[int, Any] = {}
-        self._nested: dict[int, Table] = {}
+        self._nested: dict[int, Table] = {}  # by their first words in this table
         self._take(type(self), 0, values)
         self._make()
 
@@ -281,16 +284,18 @@ class Table:
     def _take(self, table: "type[Table]", first: int, values: Mapping[str, Any]) -> None:
         """Set the values that are given, of this table or of a nested one whose words begin at a number."""
         fields = table.fields
+        dtypes = table._dtypes
         for name, value in values.items():
             if name not in fields:
                 raise TypeError(f"{table.__name__} has no {name!r}")
             offset, kind = fields[name]
             word = first + (offset >> 3)
-            if type(kind) is str:
-                numbers = self._words if kind == "i8" else self._reals
-                numbers[word] = value
-            elif type(kind) is ColumnKind:
-                self._put(kind, word, value, table, name)
+            if name in dtypes:
+                self._put(word, value, dtypes[name], table, name)
+            elif kind == "i8":
+                self._words[word] = value
+            elif kind == "f8":
+                self._reals[word] = value
             elif isinstance(value, Mapping):
                 self._take(kind, word, value)
             else:
@@ -318,35 +323,30 @@ class Table:
             self._words[word] = place + begin + start
             self._seen[word] = memory, begin + start, n
 
-    def _word(self, name: str) -> int:
-        """Return the number of the first word of a field, in the words of the outermost table."""
-        return self._first + (self.fields[name][0] >> 3)
-
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
-        word = self._word(name)
+        word = self._first + (self.fields[name][0] >> 3)
         array = self._arrays.get(word)
         if array is None:
             memory, start, n = self._seen.pop(word)
-            dtype = dtype_of(self.fields[name][1].element)
+            dtype = self._dtypes[name]
             array = self._arrays[word] = memory[start : start + n * dtype.itemsize].view(dtype)
         return array
 
     def __setitem__(self, name: str, array: Array | None) -> None:
         """Use an array as a column; None: the column is missing."""
-        offset, kind = self.fields[name]
-        self._put(kind, offset >> 3, array, type(self), name)
+        self._put(self.fields[name][0] >> 3, array, self._dtypes[name], type(self), name)
 
-    def _put(self, kind: ColumnKind, word: int, array: Array | None, table: "type[Table]", name: str) -> None:
+    def _put(self, word: int, array: Array | None, dtype: np.dtype[Any], table: "type[Table]", name: str) -> None:
         """Use an array as a column, with a word for its address; the table and the name are for errors."""
         key = self._first + word
         if array is None:
             self._words[word] = 0
             self._arrays.pop(key, None)
         else:
-            dtype = dtype_of(kind.element)
-            if array.dtype != dtype or not array.flags.c_contiguous:
-                raise TypeError(f"{table.__name__}: {name} is not contiguous {dtype}: {array.dtype}")
+            own = array.dtype
+            if (own is not dtype and own != dtype) or not array.flags.c_contiguous:
+                raise TypeError(f"{table.__name__}: {name} is not contiguous {dtype}: {own}")
             self._words[word] = address(array)
             self._arrays[key] = array
         if self._seen:
@@ -354,7 +354,7 @@ class Table:
 
     def _view(self, name: str) -> Any:
         """Return a column as interpreted functions see it."""
-        word = self._word(name)
+        word = self._first + (self.fields[name][0] >> 3)
         view = self._seen.get(word)
         if not isinstance(view, Column | Rows) and self._words[word - self._first]:
             array = self[name].reshape(-1)
@@ -364,16 +364,16 @@ class Table:
 
     def _part(self, word: int, kind: "type[Table]") -> Any:
         """Return a nested table, whose words begin at a number among the words of this one."""
-        table = self._nested.get(self._first + word)
+        table = self._nested.get(word)
         if table is None:
-            table = self._nested[self._first + word] = kind.__new__(kind)
+            table = self._nested[word] = kind.__new__(kind)
             table.address = self.address + 8 * word
             table._words = self._words[word : word + kind._size]
             table._reals = self._reals[word : word + kind._size]
             table._first = self._first + word
             table._arrays = self._arrays
             table._seen = self._seen
-            table._nested = self._nested
+            table._nested = {}
         return table
 
 
@@ -436,6 +436,11 @@ def dtype_of(element: Any) -> np.dtype[Any]:
 
 def address(array: Array) -> int:
     """Return where an array lies; the caller keeps it."""
-    if array.size and array.flags.writeable:  # three times as quick
-        return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
-    return int(array.ctypes.data)
+    if array.flags.writeable and array.size:  # three times as quick
+        return _address_of(_byte_of(array))
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+_address_of = ctypes.addressof
+_byte_of: Callable[[Any], Any] = ctypes.c_char.from_buffer

@@ -1,4 +1,4 @@
-"""The ground of a question: a graph or a schedule, and the cluster or the calibration it is asked on."""
+"""Subject of a what-if question: a graph or a schedule, and the cluster or the calibration that it runs on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Ground:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster, of a calibration, too."""
+        """The cluster; of a calibration, the calibrated one."""
         return bare(self.target)
 
     @cached_property

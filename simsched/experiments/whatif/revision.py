@@ -1,4 +1,4 @@
-"""The world after changes: rewired graphs, faster operators, and cost models and clusters that follow."""
+"""Graphs, speeds of operators, cost models and clusters after the changes of a what-if question."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +77,7 @@ class Revision:
 
 
 def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
-    """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
+    """Return the graph after changes: rebuilt first, then rewired and sped up in their order."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
     if rebuilt:
         base = _rebuilt(ground, rebuilt)

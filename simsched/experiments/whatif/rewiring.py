@@ -43,7 +43,7 @@ def positions(graph: OpGraph, names: Sequence[str]) -> list[int]:
 def fuse_operators(
     graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False
 ) -> Rewiring:
-    """Make one operator of several.
+    """Return a graph in which one operator replaces several.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _fused_works(longest: Operator, flops: float, nbytes: float, weight_nbytes: 
 
 
 def remove_operators(graph: OpGraph, names: Sequence[str]) -> Rewiring:
-    """Take operators out: each producer of one is joined to each of its consumers.
+    """Return a graph without some operators; each producer of one is joined to each of its consumers.
 
     The new edges carry the removed operator's input (bytes, exact transfer), as if its output were its input. An edge
     that exists already is not doubled; inputs and outputs of the graph are removed without replacement.

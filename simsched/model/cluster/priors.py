@@ -1,4 +1,4 @@
-"""Numbers of the model that are used until they are measured, with the range in which each is assumed to lie."""
+"""Priors: numbers of devices that no data sheet has, with their ranges and their sources."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

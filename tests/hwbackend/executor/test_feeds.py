@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fake_cuda import FakeTorchCuda
+from fake_torch_cuda import FakeTorchCuda
 from hypothesis import given
 from hypothesis import strategies as st
 from shortened import in_order, program_of, without

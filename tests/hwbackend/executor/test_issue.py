@@ -8,7 +8,8 @@ shows in the values (CuPy), or is refused (PyTorch).
 from functools import cache
 
 import pytest
-from fake_cuda import FakeTorchCuda, on_fake
+from fake_cuda import on_fake
+from fake_torch_cuda import FakeTorchCuda
 from shortened import synths
 
 import workloads

@@ -5,7 +5,7 @@ import gc
 import weakref
 
 import pytest
-from fake_cuda import FakeTorchCuda
+from fake_torch_cuda import FakeTorchCuda
 from kineto_traces import KinetoTrace
 from shortened import in_order, operator
 

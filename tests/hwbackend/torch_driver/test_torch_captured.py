@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from fake_cuda import FakeTorchCuda
+from fake_torch_cuda import FakeTorchCuda
 
 torch = pytest.importorskip("torch")
 
