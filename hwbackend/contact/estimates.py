@@ -236,7 +236,7 @@ def _bandwidth(record: ContactRecord, drift: Drift) -> float | None:
 
 
 def _launches(items: Mapping[str, Mapping[str, Any]], drift: Drift) -> dict[str, float]:
-    """Return what programmatic launches save, and the part of the SMs that a green context has."""
+    """Return the us that programmatic launches save, and the part of the SMs that a green context has."""
     found: dict[str, float] = {}
     line = items.get("launches/dependent")
     if line is not None:

@@ -66,7 +66,7 @@ class ProbeDriver:
         """
         address, read = self.stamps(STAMPS * _CHAIN)
         launches = [ProbeLaunch(address + STAMPS * _WORD * i, 1, _SHORT, stream, programmatic) for i in range(_CHAIN)]
-        calls = self.packed(launches)
+        calls = self.pack(launches)
         for _ in range(2):  # the first time loads the code
             calls()
             self.synchronise()
@@ -95,7 +95,7 @@ class ProbeDriver:
             ProbeLaunch(address + STAMPS * _WORD * blocks * i, blocks, _LONG, stream, False)
             for i, stream in enumerate(streams)
         ]
-        calls = self.packed(launches)
+        calls = self.pack(launches)
         times = []
         for turn in range(_REPEATS + 1):
             calls()
@@ -105,7 +105,7 @@ class ProbeDriver:
                 times.append(float(table[..., 1].max() - table[..., 0].min()) * _NS)
         return median(times), [len(np.unique(part[:, 2])) for part in table]
 
-    def packed(self, launches: Sequence["ProbeLaunch"]) -> PackedCalls:
+    def pack(self, launches: Sequence["ProbeLaunch"]) -> PackedCalls:
         """Return the launches as calls that are made one after the other without the interpreter."""
         rows = []
         kept: list[object] = []
