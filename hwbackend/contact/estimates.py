@@ -69,12 +69,14 @@ def without_drift(run: Replay, factor: float) -> Replay:
 
     Times are scaled in which kernels run, or pause for less than a launch takes: these pauses are the device's own,
     such as `gap` and `graph_node`. The time before the first kernel and longer pauses are the host's, which has another
-    clock.
+    clock, and so has DRAM: kernels that it bounds count as pauses.
     """
     spans = spans_of(run.trace)
-    if not len(spans.launches):
+    graph = run.program.graph
+    clocked = np.array([op.intensity != "memory" for op in graph.operators])[run.program.launches.op]
+    if not clocked.any():
         return run
-    at, true = true_times(busy_spans(spans.launches), factor)
+    at, true = true_times(busy_spans(spans.launches[clocked]), factor)
     launches, copies = (np.interp(times, at, true) for times in (spans.launches, spans.copies))
     end = float(spans.launches.max())
     scale = float(np.interp(end, at, true)) / end if end > 0.0 else 1.0
