@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import simsched.show as _show  # noqa: F401 - fills in how nouns show themselves
-from simsched.base.door import door
+from simsched.base.arguments import door
 
 if TYPE_CHECKING:
     from .base.errors import SimschedError

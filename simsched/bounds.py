@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.units import TIE
-from simsched.model import WARP, Cluster, CostModel, OpGraph, Target, default_cost, operator_times, upon
+from simsched.model import WARP, Cluster, CostModel, OpGraph, Target, bind, default_cost, operator_times
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import place_of, ways
+from simsched.schedulers.instance import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
-from simsched.simulator.workload import demand_on
+from simsched.simulator.demand import demand_on
 
 __all__ = ["Bounds", "bounds", "lower_bound"]
 
@@ -346,7 +346,7 @@ def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bo
     *Work* counts between the least head and the least tail of any set of operators, see
     `area`. O(devices^2 E + V log V) with devices that differ.
     """
-    graph, cluster = upon(cluster, graph)
+    graph, cluster = bind(graph, cluster)
     setting, resources = _setting(graph, cluster, cost)
     head, tail = reach(setting)
     path = (head + setting.times + tail).min(axis=0).max()

@@ -18,13 +18,13 @@ from simsched.base.errors import MissingDependencyError, SchedulerError, Simsche
 from simsched.base.jit import running_time
 from simsched.base.numeric import group_by_key
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
-from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
+from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, bind, times_by_device
 from simsched.model.exchange import of_one_rank
 from simsched.model.launches import kernels_on
 from simsched.schedulers import schedule
-from simsched.schedulers.listing import place_of, ways
+from simsched.schedulers.instance import place_of, ways
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, take_options
-from simsched.simulator.workload import demand_on
+from simsched.simulator.demand import demand_on
 
 __all__ = ["Optimum", "optimal"]
 
@@ -483,7 +483,7 @@ def optimal(
     >>> found.makespan, found.bound, found.proved
     (6.0, 6.0, True)
     """
-    graph, cluster = upon(cluster, graph)
+    graph, cluster = bind(graph, cluster)
     options = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
     take_options("optimal", optimal, options)
     seed = int(np.random.default_rng(rng).integers(2**31))

@@ -30,7 +30,7 @@ ROOMS = (
 )
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
-    f"simsched.schedulers.{name}" for name in ("list_scheduling", "listing", "protocol", "stage_costs")
+    f"simsched.schedulers.{name}" for name in ("list_scheduling", "instance", "protocol", "stage_costs")
 )
 HEAVY = {
     "matplotlib",

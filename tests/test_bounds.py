@@ -16,7 +16,7 @@ from simsched.bounds import alone, area, bounds, lower_bound
 from simsched.model import Cluster, Kernel, OpGraph, Schedule
 from simsched.model.lowering import OPTIONS
 from simsched.simulator import simulate
-from simsched.simulator.workload import demand
+from simsched.simulator.demand import demand
 
 ONE = Cluster.preset("a100").without_overheads()
 TWO = Cluster.preset("a100", 2).without_overheads()

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import write_file
-from simsched.base.shown import as_html
 from simsched.base.text import join_lines, printable, printable_lines
+from simsched.base.views import as_html
 from simsched.cli import printing
 from simsched.cli.run import run
 from simsched.experiments.comparison import compare

@@ -14,7 +14,7 @@ from strategies import graphs
 import simsched as ss
 import workloads
 from simsched.base.errors import SchedulerError
-from simsched.base.shown import as_html
+from simsched.base.views import as_html
 from simsched.experiments.comparison import compare
 from simsched.experiments.result import table_of
 from simsched.model import Cluster, Edge, Operator, OpGraph

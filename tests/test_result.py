@@ -13,6 +13,8 @@ import simsched as ss
 import workloads
 from simsched.base.errors import FileError
 from simsched.experiments.result import Result
+from simsched.show import results
+from simsched.show.report import page
 
 
 def study(folder):
@@ -102,3 +104,22 @@ def test_it_is_seen(name, made, tmp_path):
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(FileError, match="must end in one of"):
         result.plot("picture.gif")
+
+
+def test_every_kind_of_result_names_its_view():
+    """Charts and sections of reports are found by that name, whatever the class is called."""
+    below = [Result]
+    for cls in below:
+        below += cls.__subclasses__()
+    views = {cls.VIEW for cls in below if cls.__module__.startswith("simsched.") and "VIEW" in vars(cls)}
+    assert "" in views
+    assert {*results._CHARTS, *page._MAKERS, *page._HEADINGS} <= views
+    leaves = [cls for cls in below if not cls.__subclasses__() and cls.__module__.startswith("simsched.")]
+    assert all("VIEW" in vars(cls) for cls in leaves)
+
+
+def test_a_result_under_another_name_is_shown_as_before(made):
+    sweep = made("sweep")
+    other = type("MakespansByFactor", (type(sweep),), {})(**vars(sweep))
+    assert results.chart_of(other) == results.chart_of(sweep)
+    assert [vars(part) for part in page.sections_of(other)] == [vars(part) for part in page.sections_of(sweep)]

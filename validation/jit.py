@@ -1,4 +1,4 @@
-"""The compiler of kernels on many random programs: as Python, as unoptimised and as optimised code they do the same.
+"""The compiler of native functions on many random programs, which do the same as Python, unoptimised and optimised.
 
     python -m validation.jit --programs 20000 --seed 1 --log validation/jit.json
 
@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.jit.compiler import compile_piece
-from simsched.base.jit.native import link, to_object
-from simsched.base.jit.tables import symbol_of, units_of
+from simsched.base.jit.functions import symbol_of, units_of
+from simsched.base.jit.machine_code import link, to_object
 from validation.evidence import keep, options
 from validation.jit_programs import HEAD, State, source_of
 
@@ -30,7 +30,9 @@ def differences(first: int, count: int, seed: int) -> Iterator[str]:
     """Run programs; yield the source of each that differs in any way, with the difference."""
     sources = {number: source_of(number, seed) for number in range(first, first + count)}
     calls = "".join(f"    if s.which == {number}:\n        program_{number}(s)\n" for number in sources)
-    names = module_of(f"{HEAD}{''.join(sources.values())}def entry(s: State) -> None:\n{calls}", f"programs_{first}")
+    names = module_of(
+        f"{HEAD}{''.join(sources.values())}@native\ndef entry(s: State) -> None:\n{calls}", f"programs_{first}"
+    )
     entry = compile_piece(names["entry"], units_of(names["entry"]))
     symbol = symbol_of(names["entry"])
     natives = [link(symbol, to_object(entry, how)) for how in ("O0", "O3")]  # which are not kept on disk
@@ -74,11 +76,19 @@ def _result(way: Callable[[State], object], number: int, random: Random) -> list
     for name in ("rows", "other_rows"):
         array = arrays.pop(name)
         arrays |= {f"{name}.{field}": array[field] for field in array.dtype.names}
+    part = state.part
+    arrays |= {"part.longs": part["longs"], "part.core.ints": part.core["ints"]}
     for array in arrays.values():
         array[:] = [_number(random, array.dtype.str[1:]) for _ in range(len(array))]
+    for table in (part, part.core):
+        table.i = int(_number(random, "i8"))
+        table.x = _number(random, "f8")
     way(state)
     arrays |= {name: state[name] for name in ("found_ints", "found_floats")}
-    numbers = [(name, repr(getattr(state, name) + 0)) for name in ("i", "j", "x", "y")]
+    tables = {"": (state, "ijxy"), "part.": (part, "ix"), "part.core.": (part.core, "ix")}
+    numbers = [
+        (prefix + name, repr(getattr(table, name) + 0)) for prefix, (table, names) in tables.items() for name in names
+    ]
     return numbers + [(name, repr((array + 0).tolist())) for name, array in arrays.items()]
 
 

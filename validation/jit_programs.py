@@ -1,4 +1,4 @@
-"""Random kernels over the whole subset that is compiled, drawn from a grammar, and the tables they work on.
+"""Random native functions over the whole subset that is compiled, drawn from a grammar, and the tables they work on.
 
 Whole numbers are wrapped wherever they could leave 64 bits, which is nothing to the compiler; divisors are not 0, what
 is rounded is a number, places are inside of their columns, and loops end.
@@ -9,7 +9,7 @@ from math import nan
 from random import Random
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
+from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, native, wrapped
 
 N: Final = 8
 """Places of a column; parts of it that are passed on have at least half."""
@@ -17,8 +17,8 @@ LARGE = 9007199254740993
 ODD = -7
 NAN = nan
 HEAD: Final = """from math import ceil, floor, inf
-from simsched.base.jit import Column, Rows, i1, i4, i8, f8, wrapped
-from validation.jit_programs import LARGE, NAN, ODD, Record, State, depth_of, mixed
+from simsched.base.jit import Column, Rows, i1, i4, i8, f8, native, wrapped
+from validation.jit_programs import LARGE, NAN, ODD, Core, Part, Record, State, depth_of, mixed
 
 """
 
@@ -33,6 +33,23 @@ class Record(Row):
     b: f8
 
 
+class Core(Table):
+    """A table in a table in a table."""
+
+    x: f8
+    ints: Column[i4] = length("8")
+    i: i8
+
+
+class Part(Table):
+    """A table in a table."""
+
+    i: i8
+    core: Core
+    x: f8
+    longs: Column[i8] = length("8")
+
+
 class State(Table):
     """The tables of programs."""
 
@@ -40,6 +57,7 @@ class State(Table):
     i: i8
     j: i8
     x: f8
+    part: Part
     y: f8
     longs: Column[i8] = length("8")
     other_longs: Column[i8] = length("8")
@@ -54,11 +72,13 @@ class State(Table):
     found_floats: Column[f8] = length("40")
 
 
+@native
 def mixed(seed: int, value: int) -> int:
     """Return a number that depends on every bit of two."""
     return wrapped((seed ^ wrapped(value * -7046029254386353131)) * 1181783497276652981)
 
 
+@native
 def depth_of(s: State, i: int, steps: int) -> int:
     """Return how far one gets along a column, by calling itself."""
     return steps if steps == 5 else depth_of(s, s.longs[i] & 7, steps + 1) + (s.longs[i] & 1)
@@ -138,14 +158,35 @@ _GRAMMAR: Final[dict[str, tuple[str, ...]]] = {
     "divisor": ("7", "1000", "(-3)", "(-8)", "(-9223372036854775808)", "max(1, {int})", "min(-2, {int})"),
     "bounded": ("max(-1e6, min(1e6, {float}))",),
     "index": ("{int} & 7", "0", "3", "7"),
-    "i8": ("s.i", "s.j", "s.longs[{index}]", "s.other_longs[{index}]", "{Record}.c", "{Column[i8]}[{int} & 3]"),
-    "i4": ("s.ints[{index}]", "{Record}.d", "{Column[i4]}[{int} & 3]"),
+    "i8": (
+        "s.i",
+        "s.j",
+        "s.longs[{index}]",
+        "s.other_longs[{index}]",
+        "{Record}.c",
+        "{Column[i8]}[{int} & 3]",
+        "{Part}.i",
+        "{Core}.i",
+        "{Part}.longs[{index}]",
+    ),
+    "i4": ("s.ints[{index}]", "{Core}.ints[{index}]", "{Record}.d", "{Column[i4]}[{int} & 3]"),
     "i1": ("s.bytes[{index}]", "{Record}.e", "{Column[i1]}[{int} & 3]"),
-    "f8": ("s.x", "s.y", "s.floats[{index}]", "{Record}.a", "{Record}.b", "{Column[f8]}[{int} & 3]"),
+    "f8": (
+        "s.x",
+        "s.y",
+        "s.floats[{index}]",
+        "{Record}.a",
+        "{Record}.b",
+        "{Column[f8]}[{int} & 3]",
+        "{Part}.x",
+        "{Core}.x",
+    ),
     "Record": _ROW,
+    "Part": ("s.part",),
+    "Core": ("s.part.core", "{Part}.core"),
     "Rows[Record]": ("s.rows", "s.other_rows", "s.rows[{int} & 3 :]"),
-    "Column[i8]": ("s.longs", "s.other_longs[{int} & 3 :]"),
-    "Column[i4]": ("s.ints", "s.ints[{int} & 3 :]"),
+    "Column[i8]": ("s.longs", "s.other_longs[{int} & 3 :]", "{Part}.longs"),
+    "Column[i4]": ("s.ints", "s.ints[{int} & 3 :]", "s.part.core.ints"),
     "Column[i1]": ("s.bytes", "s.bytes[{int} & 3 :]"),
     "Column[f8]": ("s.floats", "s.other_floats[{int} & 3 :]"),
     "range": (
@@ -207,25 +248,25 @@ _CHANGES: Final = {
     "bool": ("{v} = not {v}", "{v} = {v} and {bool}"),
 }
 _KINDS: Final = tuple(kind for kind in _GRAMMAR if kind in ("int", "float", "bool") or kind[0].isupper())
-_WORK: Final = 400  # statements that a kernel may run, about
+_WORK: Final = 400  # statements that a function may run, about
 
 
 def source_of(number: int, seed: int) -> str:
-    """Return the source of a program: some kernels, the last of which is called with the table alone."""
+    """Return the source of a program: some native functions, the last of which is called with the table alone."""
     rng = Random(f"{seed}/{number}")
-    helpers: list[_Kernel] = []
+    helpers: list[_Function] = []
     for k in range(rng.randrange(4)):
         parameters = tuple(rng.choices(_KINDS, k=rng.randrange(4)))
         result = None if rng.random() < 0.2 else rng.choice(_KINDS)
-        helpers.append(_Kernel(rng, f"helper_{number}_{k}", parameters, result, helpers))
-    return "".join(each.text for each in (*helpers, _Kernel(rng, f"program_{number}", (), None, helpers)))
+        helpers.append(_Function(rng, f"helper_{number}_{k}", parameters, result, helpers))
+    return "".join(each.text for each in (*helpers, _Function(rng, f"program_{number}", (), None, helpers)))
 
 
-class _Kernel:
-    """A kernel, which may call `helpers`; its first parameter is the table."""
+class _Function:
+    """A native function, which may call `helpers`; its first parameter is the table."""
 
     def __init__(
-        self, rng: Random, name: str, parameters: tuple[str, ...], result: str | None, helpers: "list[_Kernel]"
+        self, rng: Random, name: str, parameters: tuple[str, ...], result: str | None, helpers: "list[_Function]"
     ) -> None:
         self.name = name
         self.parameters = parameters
@@ -246,7 +287,7 @@ class _Kernel:
             for k, (local, kind) in enumerate(self._locals[:40]):
                 if kind in _LEAVES:
                     self._add(f"s.found_{'floats' if kind == 'float' else 'ints'}[{k}] = {local}", "    ")
-        head = f"def {name}({given}) -> {result}:\n"
+        head = f"@native\ndef {name}({given}) -> {result}:\n"
         self.text = head + "".join(f"{line}\n" for line in self._lines) + "\n\n"
 
     # --- expressions
@@ -266,7 +307,7 @@ class _Kernel:
     def _filled(self, template: str, depth: int) -> str:
         return re.sub(r"\{([^{}]+)\}", lambda found: self._text(found[1], depth - 1), template)
 
-    def _call(self, helper: "_Kernel", depth: int) -> str:
+    def _call(self, helper: "_Function", depth: int) -> str:
         """Return a call; empty if it costs too much here."""
         if self._times * helper.work + self.work > _WORK:
             return ""
@@ -328,7 +369,7 @@ class _Kernel:
             self._add(self._filled(template.replace("{v}", name), 2), indent)
 
     def _use(self, indent: str) -> None:
-        """Call a kernel for its effect."""
+        """Call a native function for its effect."""
         if self._helpers and (call := self._call(self._rng.choice(self._helpers), 2)):
             self._add(call, indent)
 

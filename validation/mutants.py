@@ -24,7 +24,7 @@ import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.model.program import EXECUTIONS
 from simsched.schedulers import SCHEDULERS, schedule
-from simsched.schedulers.listing import sources
+from simsched.schedulers.instance import sources
 from validation.evidence import keep, options
 from validation.schedule_oracle import fault
 from workloads import load_kind

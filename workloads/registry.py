@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
 from simsched.base.errors import GraphError, UnknownNameError, brief_text
 from simsched.base.io import is_stream, reading_once
-from simsched.base.shown import Imported
+from simsched.base.views import Imported
 from simsched.model.graph import OpGraph
 from workloads.costs import in_fp32
 from workloads.declared import Workload

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.errors import BackendError
-from simsched.base.jit.native import Native, link, to_object
+from simsched.base.jit.machine_code import Native, link, to_object
 
 SIGNATURES: Final = (
     ("i64",) * 4,

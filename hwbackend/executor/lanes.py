@@ -126,11 +126,20 @@ def ends_of(program: Program) -> dict[Lane, int]:
 
 def devices_of(program: Program) -> list[int]:
     """Return the device that each operator runs on, -1 where it is never launched."""
-    device_of = np.full(len(program.graph), -1)
+    return _by_operator(program, program.device)
+
+
+def streams_of(program: Program) -> list[int]:
+    """Return the stream that each operator runs on, -1 where it is never launched."""
+    return _by_operator(program, program.stream)
+
+
+def _by_operator(program: Program, column: np.ndarray) -> list[int]:
+    values = np.full(len(program.graph), -1)
     launched = np.flatnonzero(program.action == LAUNCH)
-    device_of[program.launches.op[program.argument[launched]]] = program.device[launched]
-    devices: list[int] = device_of.tolist()
-    return devices
+    values[program.launches.op[program.argument[launched]]] = column[launched]
+    by_operator: list[int] = values.tolist()
+    return by_operator
 
 
 def n_instructions(threads: Sequence[Sequence[Row]]) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from hwbackend.inductor import doors
 from hwbackend.inductor.contest import Contest
 from hwbackend.inductor.measure import Measure
-from hwbackend.inductor.options import CompileOptions, read_options
+from hwbackend.inductor.options import CompileOptions, merge_options, read_options, require_device
 from hwbackend.inductor.report import Report
 from hwbackend.torch.devices import line, require_torch
 from hwbackend.torch.effects import draws
@@ -42,7 +42,8 @@ def explain(compiled: Any) -> tuple[Report, ...]:
     rows = [row for caller in doors.callers_within(compiled) for row in vars(caller).get(_REPORTS, ())]
     if not rows:
         raise BackendError(
-            "nothing to explain: compile it with torch.compile(model, backend='simsched') and call it first"
+            "nothing to explain: compile it with torch.compile(model, backend='simsched') and call it first; of "
+            "modules that share their code and were compiled alike, the first that was called has all reports"
         )
     return tuple(rows)
 
@@ -81,7 +82,7 @@ def simsched_backend(
     What is returned is Inductor's own callable. Where nothing can be measured it is plain Inductor's: without
     CUDA, with gradients, with sizes that are not fixed, with random numbers, on several devices.
     """
-    settings = read_options({**({} if mode is None else {"mode": mode}), **(options or {}), **more})
+    settings = read_options(merge_options(mode, options, more))
     caller = doors.caller_of_backend(sys._getframe(1))
     run, report = compile_fastest(gm, example_inputs, settings)
     if caller is not None:
@@ -93,21 +94,33 @@ def simsched_backend(
 def compile_fastest(
     gm: Any, inputs: Sequence[Any], options: CompileOptions, measure: Measure | None = None
 ) -> tuple[Callable[..., Any], Report]:
-    """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests."""
+    """Return the fastest variant of a graph and what was tried; `measure` stands for the device in tests.
+
+    Raises
+    ------
+    ScheduleError
+        If the calibration is of another product than the device.
+    """
     name = f"graph-{next(_number)}"
     patches = doors.mode_patches(options.mode)
+    reason = None
+    there = None
     try:
         if measure is None:
             reason = why_plain(gm, inputs, options)
-        else:
-            reason = None
+            measure = Measure(inputs)
+        if reason is None and options.calibration is not None:
+            there = measure.target()
     except Exception as error:  # whatever goes wrong here is no reason for the model to fail
         reason = line(error)
     if reason is not None:
         return doors.compile_inductor(gm, inputs, patches), Report(name, f"not measured: {reason}")
+    assert measure is not None
+    if there is not None:
+        require_device(options.calibration, there)
     plain = doors.compile_inductor(doors.copy_graph(gm), inputs, patches)
     try:
-        return Contest(name, gm, inputs, options, patches, plain, measure or Measure(inputs)).decide()
+        return Contest(name, gm, inputs, options, patches, plain, measure).decide()
     except Exception as error:  # of a variant, or of the measurement
         _logger.debug("%s", name, exc_info=error)
         return plain, Report(name, f"not measured: {line(error)}")

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FileError, FormatError
+from simsched.base.io import write_file
 
 PLAIN: Final = "plain"
 LEAST_ROUNDS: Final = 5
@@ -119,8 +120,11 @@ def key_of(parts: Sequence[Any]) -> str:
 
 def read_choice(key: str) -> VariantChoice | None:
     """Return the choice that an earlier process kept, or None."""
+    path = _path(key)
     try:
-        data = json.loads(_path(key).read_text())
+        if path is None or not path.exists():
+            return None
+        data = json.loads(path.read_text(encoding="utf-8"))
         plan = data["plan"]
         if plan is not None:
             timed = {source: int(count) for source, count in plan["timed"].items()}
@@ -128,25 +132,28 @@ def read_choice(key: str) -> VariantChoice | None:
         times = {name: float(time) for name, time in data["times"].items()}
         noise = {name: float(time) for name, time in data["noise"].items()}
         return VariantChoice(str(data["name"]), times, noise, int(data["rounds"]), plan)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _logger.debug("%s", FormatError(f"the choice in {_path(key)} cannot be read: {error}"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        _logger.debug("%s", FormatError(f"the choice in {path} cannot be read: {error}"))
         return None
 
 
 def remember(key: str, choice: VariantChoice) -> None:
     """Keep a choice for later processes; where nothing can be written, they measure again."""
     path = _path(key)
-    draft = path.with_suffix(f".{os.getpid()}")
+    if path is None:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(asdict(choice)))
-        draft.replace(path)
-    except OSError as error:
+        write_file(path, json.dumps(asdict(choice)))
+    except (OSError, FileError) as error:
         _logger.debug("the choice in %s cannot be kept: %s", path, error)
 
 
-def _path(key: str) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "simsched" / "torch-compile" / f"{key}.json"
+def _path(key: str) -> Path | None:
+    """Return the file of a choice; None for a user without a home."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(root) if root else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return folder / "simsched" / "torch-compile" / f"{key}.json"

@@ -56,9 +56,8 @@ class Contest:
 
     def decide(self) -> tuple[Callable[..., Any], Report]:
         """Return the fastest variant, with those that lost gone."""
-        identity = self._measure.identity()
-        key = key_of((self._gm.code, *map(_form, self._inputs), self._options, *identity))
-        kept = read_choice(key)
+        key = self._key()
+        kept = None if key is None else read_choice(key)
         with self._measure.restoring(self._gm):
             if kept is not None and self._is_possible(kept) and self._compile(kept.name, kept.plan):
                 return self._runs[kept.name], replace(self._report, choice=kept, remembered=True)
@@ -69,14 +68,26 @@ class Contest:
                 bold = f"{GRAPH}+{STREAMS}"
             if self._compile(bold):
                 choice = self._boldest(choice, bold)
-        remember(key, choice)
+        if key is not None:
+            remember(key, choice)
         return self._runs[choice.name], replace(self._report, choice=choice, failures=self._failures)
+
+    def _key(self) -> str | None:
+        """Return the name of the choice for later processes; None where the scheduler may be another one then."""
+        options = self._options
+        if not isinstance(options.scheduler, str) or ":" in options.scheduler:
+            return None
+        calibration = None if options.calibration is None else options.calibration.to_dict()
+        values = {**vars(options), "calibration": calibration}
+        return key_of((self._gm.code, *map(_form, self._inputs), values, *self._measure.identity()))
 
     def _is_possible(self, kept: VariantChoice) -> bool:
         """Return whether a choice from a file is one of this graph's variants, with a plan where it has streams."""
         simple = [PLAIN, *self._simple()]
         if kept.plan is None:
             return kept.name in simple
+        if len(set(kept.plan.streams)) > self._options.streams:
+            return False
         return kept.name in [f"{name}+{STREAMS}" for name in simple[1:]]
 
     def _simplest(self) -> VariantChoice:

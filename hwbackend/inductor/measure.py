@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hwbackend.inductor import doors
 from hwbackend.inductor.profiled import read_kernels
+from hwbackend.measuring.environment import own_version
 from hwbackend.torch.devices import cuda_cluster, require_torch
 from hwbackend.torch.traces import record_trace
 from simsched.base.errors import BackendError, FormatError
@@ -82,9 +83,18 @@ class Measure:
         return float(self._torch.cuda.mem_get_info()[0])
 
     def identity(self) -> tuple[str, ...]:
-        """Return the parts of a choice's key besides the graph: device and versions."""
-        cuda = self._torch.cuda
-        return (cuda.get_device_name(), self._torch.__version__, str(self._torch.version.cuda))
+        """Return the parts of a choice's key besides the graph: device, versions, and settings that choose kernels."""
+        torch = self._torch
+        index = next(value.device.index for value in self._inputs)
+        return (
+            torch.cuda.get_device_name(index),
+            torch.__version__,
+            str(torch.version.cuda),
+            own_version(),
+            torch.get_float32_matmul_precision(),
+            f"benchmark {torch.backends.cudnn.benchmark}",
+            f"deterministic {torch.are_deterministic_algorithms_enabled()}",
+        )
 
 
 class _Restored:

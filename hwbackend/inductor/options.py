@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf, nan
+from numbers import Integral, Real
 from typing import Any, Final
 
 from hwbackend.inductor.doors import MODES
@@ -11,6 +13,8 @@ from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError,
 from simsched.base.io import read_json
 from simsched.calibration import Calibration
 from simsched.model import Cluster, Target
+from simsched.model.cluster import DEVICES
+from simsched.model.costmodel import bare
 from simsched.schedulers import resolve
 from simsched.schedulers.protocol import Scheduler
 
@@ -49,6 +53,26 @@ class CompileOptions:
     memory_limit: float | None = None
 
 
+def merge_options(mode: str | None, options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of one call of `torch.compile`: its `mode`, its `options`, and those of a `partial`.
+
+    Raises
+    ------
+    ArgumentError
+        If `options` is no dictionary, or an option is given twice with different values.
+    """
+    if not isinstance(options, Mapping | None):
+        raise ArgumentError(f"options must be a dictionary, not {brief_text(options)}")
+    given: dict[str, Any] = {} if mode is None else {"mode": mode}
+    for name, value in (*(options or {}).items(), *more.items()):
+        if name in given and given[name] is not value and given[name] != value:
+            raise ArgumentError(
+                f"{name} is given twice, as {brief_text(given[name])} and as {brief_text(value)}; leave one out"
+            )
+        given[name] = value
+    return given
+
+
 def read_options(given: Mapping[str, Any]) -> CompileOptions:
     """Return options that are known and possible.
 
@@ -58,6 +82,8 @@ def read_options(given: Mapping[str, Any]) -> CompileOptions:
         If there is no such option, scheduler or mode.
     ArgumentError
         If a value is of another kind, or out of range.
+    ScheduleError
+        If a calibration is of several devices.
     FileError, FormatError
         If the file of a calibration cannot be read.
     """
@@ -78,15 +104,19 @@ def _scheduler(value: Any) -> Any:
 
 
 def _streams(value: Any) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_STREAMS:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= MOST_STREAMS:
         raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {brief_text(value)}")
-    return value
+    return int(value)
 
 
 def _amount(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+    amount = nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            amount = float(value)
+    if not 0.0 <= amount < inf:
         raise ArgumentError(f"{name} must be a number that is not negative, not {brief_text(value)}")
-    return float(value)
+    return amount
 
 
 def _mode(value: Any) -> str | None:
@@ -113,9 +143,26 @@ def _calibration(value: Any) -> Target | None:
             target = Calibration.from_dict(data, str(path))
     if target is not None and not isinstance(target, Cluster | Calibration):
         raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {brief_text(value)}")
-    if isinstance(target, Cluster) and len(target.devices) != 1:
-        raise ScheduleError(f"calibration has {len(target.devices)} devices; give a cluster of one device")
+    if target is not None and len(bare(target).devices) != 1:
+        raise ScheduleError(f"calibration has {len(bare(target).devices)} devices; give one of one device")
     return target
+
+
+def require_device(calibration: Target | None, target: Target) -> None:
+    """Refuse a calibration of one product where the model runs on another one.
+
+    Raises
+    ------
+    ScheduleError
+        If both are known products.
+    """
+    if calibration is None:
+        return
+    given, there = (bare(each).devices[0].model for each in (calibration, target))
+    if given != there and given in DEVICES and there in DEVICES:
+        raise ScheduleError(
+            f"calibration is of {given}, but the model runs on {there}; give one of {there}, or leave it out"
+        )
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -17,14 +17,14 @@ def environment(backend: str, device: str, **more: str) -> dict[str, str]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": version("numpy"),
-        "simsched": _version(),
+        "simsched": own_version(),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **more,
     }
 
 
-def _version() -> str:
+def own_version() -> str:
     """Return the version of this library, or "unknown" where it runs from its source without being installed."""
     try:
         return version("simsched")

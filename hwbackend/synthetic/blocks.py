@@ -8,7 +8,7 @@ device when the slowdown of its DRAM has moved by more than `_STEP`.
 from math import inf
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 
 ARRIVE, ADVANCE, RESHARE = range(3)
 """What a call does: queue a kernel on its device, run to the next end of a kernel, share DRAM anew."""
@@ -118,6 +118,7 @@ def run_blocks(s: BlockRun) -> None:
         _settle(s, s.subject)
 
 
+@native
 def _advance(s: BlockRun) -> None:
     """Run until a kernel ends, or nothing happens any more before the time given."""
     s.n_ended = 0
@@ -135,6 +136,7 @@ def _advance(s: BlockRun) -> None:
         _settle(s, d)
 
 
+@native
 def _arrive(s: BlockRun, d: int, launch: int) -> None:
     """Queue a kernel on its device."""
     queue = s.queue[d * s.n_launches :]
@@ -146,6 +148,7 @@ def _arrive(s: BlockRun, d: int, launch: int) -> None:
     s.devices[d].n_queued += 1
 
 
+@native
 def _before(s: BlockRun, a: int, b: int) -> bool:
     """Return whether kernel a goes before kernel b: by priority, arrival, place among the launches."""
     one = s.launches[a]
@@ -155,6 +158,7 @@ def _before(s: BlockRun, a: int, b: int) -> bool:
     return one.arrival < other.arrival or (one.arrival == other.arrival and a < b)
 
 
+@native
 def _dispatch(s: BlockRun, d: int, freed: int) -> None:
     """Place the blocks that fit of the head of the queue; the next kernel follows when all blocks are placed.
 
@@ -189,6 +193,7 @@ def _dispatch(s: BlockRun, d: int, freed: int) -> None:
             queue[k] = queue[k + 1]
 
 
+@native
 def _issue(s: BlockRun, d: int, sm: int, row: int) -> None:
     """Put the next block of a kernel on an SM."""
     _touch(s, d, sm)
@@ -202,12 +207,14 @@ def _issue(s: BlockRun, d: int, sm: int, row: int) -> None:
     _take(s, d, sm, s.launches[row], 1)
 
 
+@native
 def _fits(launch: BlockLaunch, sm: Sm) -> bool:
     """Return whether a block of a kernel fits on an SM."""
     enough = sm.registers >= launch.registers and sm.shared >= launch.shared
     return sm.warps >= launch.warps and sm.blocks > 0 and enough
 
 
+@native
 def _roomiest(s: BlockRun, d: int, launch: BlockLaunch) -> int:
     """Return the SM with most room for a block: free warps, then blocks, then the first; -1 where it does not fit."""
     room = s.room[2 * s.n_leaves * d :]
@@ -231,6 +238,7 @@ def _roomiest(s: BlockRun, d: int, launch: BlockLaunch) -> int:
     return best
 
 
+@native
 def _take(s: BlockRun, d: int, number: int, launch: BlockLaunch, sign: int) -> None:
     """Take the room of a block from an SM (1), or return it (-1)."""
     sm = s.sms[number]
@@ -254,6 +262,7 @@ def _take(s: BlockRun, d: int, number: int, launch: BlockLaunch, sign: int) -> N
         room[i] = most
 
 
+@native
 def _touch(s: BlockRun, d: int, number: int) -> None:
     """Bring the blocks of an SM up to now, and note that their rates are to be found anew."""
     sm = s.sms[number]
@@ -268,6 +277,7 @@ def _touch(s: BlockRun, d: int, number: int) -> None:
     sm.since = s.now
 
 
+@native
 def _end_blocks(s: BlockRun, d: int, sm: int) -> None:
     """Take the blocks of an SM that have ended off it, and note the kernels that ended with them."""
     _touch(s, d, sm)
@@ -290,6 +300,7 @@ def _end_blocks(s: BlockRun, d: int, sm: int) -> None:
             s.n_ended += 1
 
 
+@native
 def _settle(s: BlockRun, d: int) -> None:
     """Compute the rates that may have changed, and the next event of the device."""
     device = s.devices[d]
@@ -303,6 +314,7 @@ def _settle(s: BlockRun, d: int) -> None:
     device.next = s.due[2 * s.n_leaves * d + 1]
 
 
+@native
 def _rate_dirty(s: BlockRun, d: int) -> None:
     """Find the rates on all SMs that were touched."""
     device = s.devices[d]
@@ -312,6 +324,7 @@ def _rate_dirty(s: BlockRun, d: int) -> None:
     device.n_dirty = 0
 
 
+@native
 def _find_rates(s: BlockRun, d: int, number: int) -> None:
     """Find the rates of the blocks on an SM and when the first of them ends; it has been brought up to now."""
     sm = s.sms[number]
@@ -340,6 +353,7 @@ def _find_rates(s: BlockRun, d: int, number: int) -> None:
     sm.traffic = traffic
 
 
+@native
 def _set_due(s: BlockRun, d: int, sm: int, time: float) -> None:
     """Note when the first block of an SM ends."""
     due = s.due[2 * s.n_leaves * d :]
@@ -353,6 +367,7 @@ def _set_due(s: BlockRun, d: int, sm: int, time: float) -> None:
         due[i] = first
 
 
+@native
 def _first_due(s: BlockRun, d: int) -> int:
     """Return the SM on which a block ends first, of equal times the first SM."""
     due = s.due[2 * s.n_leaves * d :]

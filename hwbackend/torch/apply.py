@@ -5,6 +5,7 @@ from threading import Lock
 from typing import Any
 
 from hwbackend.executor.feeds import feeds_of
+from hwbackend.executor.lanes import streams_of
 from hwbackend.torch.devices import cpu_cluster, require_torch
 from hwbackend.torch.effects import changes_what_stays, require_pure
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors
@@ -13,7 +14,9 @@ from simsched.base.errors import BackendError, ScheduleError
 from simsched.model import Cluster, Program, Schedule
 
 
-def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str | None = None) -> Callable[..., Any]:
+def apply(
+    module: Any, example_inputs: Any, schedule: Schedule, *, device: str | None = None, copies: bool = True
+) -> Callable[..., Any]:
     """Return a callable that runs a module under a schedule.
 
     Parameters
@@ -28,6 +31,9 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
         of the program, of either granularity, not rewritten, and on one device.
     device
         Where the module is expected to be, ``"cpu"`` or ``"cuda"``; None takes it where it is.
+    copies
+        Whether a captured graph returns copies of its outputs. If not, the next call writes over what a call returned,
+        and no kernels run but those of the graph and one for each input.
 
     Returns
     -------
@@ -35,7 +41,8 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
         Takes what the module takes by position and returns what it returns. On CUDA it issues the operators to
         streams of its own, behind what the current stream has to do, and has the current stream wait for them; with
         ``execution="graph"`` it copies the inputs into memory of a graph that was captured once, launches that, and
-        returns copies of its outputs, without gradients. On the CPU it runs the operators in the order of the program.
+        returns copies of its outputs, without gradients; a call does nothing else. On the CPU it runs the operators in
+        the order of the program.
 
     Raises
     ------
@@ -52,8 +59,8 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     Notes
     -----
     Computes the same as the module: the same calls of PyTorch on the same parameters, in another order. What each of
-    them returns is kept until the last has been issued, so more memory is needed. Threads that call it take turns; on
-    CUDA they have to use one stream.
+    them returns is kept until the last has been issued, so more memory is needed; a captured graph has to keep only
+    what several streams use. Threads that call it take turns; on CUDA they have to use one stream.
     """
     torch = require_torch()
     if isinstance(example_inputs, list | tuple):
@@ -68,7 +75,7 @@ def apply(module: Any, example_inputs: Any, schedule: Schedule, *, device: str |
     else:
         where = _place(torch, name, module, inputs, device)
         _require_inference(module, name)
-    return schedule_module(found, inputs, schedule, where)
+    return schedule_module(found, inputs, schedule, where, copies=copies)
 
 
 def _require_inference(module: Any, name: str) -> None:
@@ -83,12 +90,9 @@ def _require_inference(module: Any, name: str) -> None:
 
 
 def schedule_module(
-    traced: Traced, inputs: Sequence[Any], schedule: Schedule, where: Any, fixed: Sequence[bool] | None = None
+    traced: Traced, inputs: Sequence[Any], schedule: Schedule, where: Any, *, copies: bool = True
 ) -> "Scheduled":
-    """Return what runs a traced module under a schedule on a device of PyTorch; see `apply`.
-
-    `fixed` says which inputs always come at the same address, as parameters do: a captured graph reads them there.
-    """
+    """Return what runs a traced module under a schedule on a device of PyTorch; see `apply`."""
     parts = nodes_of(traced, schedule.graph)
     require_pure(traced)
     used = schedule.devices_used
@@ -106,11 +110,7 @@ def schedule_module(
             )
     program = schedule.lower(_cluster(schedule.devices))
     feeds_of(program)  # proves that events and barriers order what is read
-    if fixed is None:
-        fixed = [False] * len(inputs)
-    else:
-        fixed = list(fixed)
-    return Scheduled(traced, inputs, program, NodeRunner(traced.graph_module, parts), where, fixed)
+    return Scheduled(traced, inputs, program, NodeRunner(traced.graph_module, parts), where, copies=copies)
 
 
 class Scheduled:
@@ -123,25 +123,25 @@ class Scheduled:
         program: Program,
         runner: NodeRunner,
         where: Any,
-        fixed: Sequence[bool],
+        *,
+        copies: bool = True,
     ) -> None:
-        self._fixed = fixed
         self._lock = Lock()
         self._torch = require_torch()
         self._traced = traced
         self._program = program
         self._runner = runner
         self._where = where
-        self._like = [None if stays else _signature(value) for value, stays in zip(inputs, fixed, strict=True)]
+        self._forms = [_form(value) for value in inputs]
         self._host: CpuHost | CudaHost
-        self._static: list[Any] | None = None
+        self._captured: _Captured | None = None
         if where.type == "cpu":
             self._host = CpuHost(program, runner.compute, _no_copies)
             return
         self._api = TorchCuda(self._torch)
         self._host = CudaHost(self._api, program, runner.compute, _no_copies)
         if program.execution == "graph":
-            self._capture(self._host, inputs)
+            self._captured = self._capture(self._host, inputs, copies)
 
     def __repr__(self) -> str:
         return f"Scheduled({self._traced.name!r}, {self._program!r})"
@@ -155,12 +155,15 @@ class Scheduled:
         """Run the module on inputs like the examples; threads that call it take turns."""
         self._require_like(args)
         with self._lock:
-            return self._run(args)
+            if self._captured is None:
+                return self._run(args)
+            if self._api.is_current(self._where):
+                return self._captured(args)
+            with self._api.on(self._api.current_stream(self._where)):
+                return self._captured(args)
 
     def _run(self, args: Sequence[Any]) -> Any:
         graph = self._traced.graph_module.graph
-        if self._static is not None:
-            return self._replay(args)
         try:
             self._runner.begin(graph.process_inputs(*args))
             if isinstance(self._host, CpuHost):
@@ -175,55 +178,81 @@ class Scheduled:
         finally:
             self._runner.end()
 
-    def _capture(self, host: CudaHost, inputs: Sequence[Any]) -> None:
+    def _capture(self, host: CudaHost, inputs: Sequence[Any], copies: bool) -> "_Captured":
         torch = self._torch
         graph = self._traced.graph_module.graph
-        copied = [isinstance(v, torch.Tensor) and not stays for v, stays in zip(inputs, self._fixed, strict=True)]
-        self._static = [v.detach().clone() if own else v for v, own in zip(inputs, copied, strict=True)]
+        with torch.inference_mode(False):  # later calls, in whatever mode, have to be allowed to write there
+            given = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+        runner = self._runner
         with capture_errors(host, self._traced.name), torch.no_grad():
             host.finish()
-            for run in (host.issue, host.capture):  # first run as it is: PyTorch makes its handles and workspaces
-                self._runner.begin(graph.process_inputs(*self._static))
-                run()
-                host.finish()
-
-    def _replay(self, args: Sequence[Any]) -> Any:
-        assert self._static is not None
-        assert isinstance(self._host, CudaHost)
-        torch = self._torch
-        graph = self._traced.graph_module.graph
-        with torch.no_grad(), self._api.on(self._api.current_stream(self._where)):
-            for i, (static, value) in enumerate(zip(self._static, args, strict=True)):
-                if not isinstance(value, torch.Tensor):
-                    continue
-                if not self._fixed[i]:
-                    static.copy_(value)
-                elif static.data_ptr() != value.data_ptr():
-                    raise BackendError(f"{self._traced.name}: a parameter, input {i}, is not where it was captured")
-            self._host.launch_graph()
-            found = graph.process_outputs(self._runner.result())
-            return torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.clone(), found)
+            runner.begin(graph.process_inputs(*given))
+            host.issue()  # as it is: PyTorch makes its handles and workspaces
+            runner.result()  # looks at values, too
+            host.finish()
+            runner.let_go_early(streams_of(self._program))
+            runner.begin(graph.process_inputs(*given))
+            host.capture()
+            returned = graph.process_outputs(runner.result())
+            runner.end()
+            host.finish()
+        return _Captured(torch, host, given, returned, copies)
 
     def _require_like(self, args: Sequence[Any]) -> None:
-        if len(args) != len(self._like):
-            raise BackendError(f"{self._traced.name} was scheduled for {len(self._like)} inputs, not {len(args)}")
-        for i, (wanted, value) in enumerate(zip(self._like, args, strict=True)):
-            if wanted is not None and _signature(value) != wanted:
-                raise BackendError(
-                    f"{self._traced.name} was scheduled for {wanted} as input {i}, not {_signature(value)}; schedule "
-                    "it for that"
-                )
+        forms = [_form(value) for value in args]
+        if forms == self._forms:
+            return
+        if len(forms) != len(self._forms):
+            raise BackendError(f"{self._traced.name} was scheduled for {len(self._forms)} inputs, not {len(forms)}")
+        i = next(i for i, form in enumerate(forms) if form != self._forms[i])
+        raise BackendError(
+            f"{self._traced.name} was scheduled for {_describe(self._forms[i])} as input {i}, not "
+            f"{_describe(forms[i])}; schedule it for that"
+        )
+
+
+class _Captured:
+    """A call of a captured graph: a copy of each input, one launch, and copies of the outputs."""
+
+    def __init__(self, torch: Any, host: CudaHost, given: Sequence[Any], returned: Any, copies: bool) -> None:
+        self._map = torch.utils._pytree.tree_map_only
+        self._tensor = torch.Tensor
+        self._host = host
+        self._memory = [(i, value) for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
+        self._returned = self._map(torch.Tensor, lambda tensor: tensor.detach(), returned)
+        self._copies = copies
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        """Issue it to the current stream."""
+        for i, memory in self._memory:
+            value = args[i]
+            if value.requires_grad:
+                value = value.detach()
+            memory.copy_(value)
+        self._host.launch_graph()
+        if not self._copies:
+            return self._returned
+        if isinstance(self._returned, self._tensor):
+            return self._returned.clone()
+        return self._map(self._tensor, lambda tensor: tensor.clone(), self._returned)
 
 
 def _tensors(torch: Any, found: Any) -> list[Any]:
     return [value for value in torch.utils._pytree.tree_leaves(found) if isinstance(value, torch.Tensor)]
 
 
-def _signature(value: Any) -> str:
-    """Return the form that an input has to have, as text."""
-    if not hasattr(value, "shape"):
-        return repr(value)
-    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)} on {value.device}"
+def _form(value: Any) -> tuple[Any, ...]:
+    """Return the form that an input has to have; quickly, as each call compares it."""
+    if hasattr(value, "shape"):
+        return value.dtype, value.shape, value.device
+    return (repr(value),)
+
+
+def _describe(form: tuple[Any, ...]) -> str:
+    if len(form) == 1:
+        return str(form[0])
+    dtype, shape, device = form
+    return f"{str(dtype).removeprefix('torch.')} of shape {tuple(shape)} on {device}"
 
 
 def _place(torch: Any, name: str, module: Any, inputs: Sequence[Any], device: str | None) -> Any:

@@ -130,6 +130,10 @@ class TorchCuda:
         """Return the stream of a device that the caller's work goes to."""
         return self._torch.cuda.current_stream(device)
 
+    def is_current(self, device: Any) -> bool:
+        """Say whether a device is the one that launches go to."""
+        return bool(self._torch.cuda.current_device() == device.index)
+
     def keep_for(self, tensor: Any, stream: Any) -> None:
         """Have the memory of a tensor not be used again before a stream has done what it was given."""
         tensor.record_stream(stream)

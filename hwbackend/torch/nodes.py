@@ -166,6 +166,9 @@ class NodeRunner:
         (self._output,) = (node for node in nodes if node.op == "output")
         self._targets = {node: attribute_of(graph_module, node.target) for node in nodes if node.op == "call_module"}
         self._values: dict[Any, Any] = {}
+        self._at = -1  # the part that runs
+        self._parts_of: dict[Any, dict[int, None]] = {}  # those that computed or read the value of a node, in order
+        self._last: dict[int, list[Any]] = {}  # nodes whose values nobody reads after a part
 
     def begin(self, inputs: Iterable[Any]) -> None:
         """Forget everything but the inputs, one for each placeholder; the last may be left out where a default is."""
@@ -175,9 +178,12 @@ class NodeRunner:
 
     def compute(self, i: int) -> None:
         """Run the nodes of part number `i`."""
+        self._at = i
         for node in self._parts[i]:
             if node.op not in ("placeholder", "output"):
                 self._value(node)
+        for node in self._last.get(i, ()):
+            del self._values[node]
 
     def result(self) -> Any:
         """Return the values of the output node."""
@@ -187,7 +193,33 @@ class NodeRunner:
         """Let go of all values."""
         self._values = {}
 
+    def let_go_early(self, streams: Sequence[int]) -> None:
+        """Let go of values after their last reader from now on, where only one stream touches their memory.
+
+        The memory then goes to later kernels of that stream, as without a schedule. To be called after a run, whose
+        values show which of them share memory; later runs have to be in the same order.
+
+        Parameters
+        ----------
+        streams
+            By number of the part.
+        """
+        users: dict[int, list[Any]] = {}  # nodes by the memory that their values look at
+        for node, value in self._values.items():
+            for address in _addresses(value):
+                users.setdefault(address, []).append(node)
+        kept = {*self._placeholders, *self._output.all_input_nodes}
+        kept.update(node for node in self._values if node.op == "get_attr")
+        self._last = {}
+        for node, value in self._values.items():
+            group = [other for address in _addresses(value) for other in users[address]]
+            parts = [part for other in group for part in self._parts_of.get(other, ())]
+            if group and kept.isdisjoint(group) and len({streams[part] for part in parts}) == 1:
+                self._last.setdefault(list(self._parts_of[node])[-1], []).append(node)
+
     def _value(self, node: Any) -> Any:
+        self._parts_of.setdefault(node, {}).pop(self._at, None)
+        self._parts_of[node][self._at] = None
         if node in self._values:
             return self._values[node]
         if node.op == "get_attr":
@@ -203,6 +235,14 @@ class NodeRunner:
                 value = self._targets[node](*args, **kwargs)
         self._values[node] = value
         return value
+
+
+def _addresses(value: Any) -> list[int]:
+    """Return where the memory of the tensors in a value begins."""
+    import torch
+
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [leaf.untyped_storage().data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def attribute_of(module: Any, path: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from simsched.base.codec import Among, Checked, Count, Gaps, aside, brief
 from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
+from simsched.base.memo import Memo
 from simsched.base.numeric import frozen
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Floats, Ints, OpGraph, Program
 from simsched.model.launches import given_launches
@@ -17,8 +18,8 @@ from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 from simsched.model.trace import Spans, spans_in, spans_of
-from simsched.simulator.prepared import Layout
-from simsched.simulator.workload import demand_of, launch_devices
+from simsched.simulator.demand import demand_of, launch_devices
+from simsched.simulator.layout import Layout
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 """How the names of runs begin that identify parameters; all others are runs of a graph in place."""
@@ -28,7 +29,8 @@ ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
 _PLACES: Final = 6  # digits after the point of a time in us
-_KEPT: Final = "_asked"  # attribute of a run that keeps its last launches
+# Of a measured run: the launches that were computed last, with the times and the numbers of devices they are for.
+_last_launches = Memo[tuple[Floats, tuple[Any, ...], Array]]()
 _OF_PROGRAM: Final = (
     "execution",
     "n_events",
@@ -284,16 +286,15 @@ class MeasuredRun(Checked):
             (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
             for d in cluster.devices
         )
-        entry = self.__dict__.get(_KEPT)
+        entry = _last_launches.get(self)
         if entry is None or entry[0] is not times or entry[1] != key:
             program = self.program
             devices = launch_devices(self.program)
             demand = demand_of(
                 self.graph, program.launches, cluster, devices, times[program.launches.op], priority=program.priority
             )
-            entry = self.__dict__[_KEPT] = (times, key, demand)
-        rows: Array = entry[2]
-        return rows
+            entry = _last_launches.put(self, (times, key, demand))
+        return entry[2]
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:

@@ -11,7 +11,7 @@ from simsched.calibration import fitting
 from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Values
 from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
 from simsched.model.trace import Spans
-from simsched.simulator.workload import demand_on
+from simsched.simulator.demand import demand_on
 
 _CLOCK: Final = 0.3  # us: least uncertainty of a measured time
 _DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer/": (0.03, 0.03)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.model import Cluster, OpGraph, Schedule, operator_times
 from simsched.model.graph.opgraph import longest_from
-from simsched.schedulers.listing import place_of
+from simsched.schedulers.instance import place_of
 
 _MOST_STREAMS: Final = 32
 _EAGER_STREAMS: Final = 4  # at least, of a schedule that keeps the device full

@@ -62,6 +62,7 @@ class Accuracy(Result, Checked, Document):
         Simulated trace and measured run of each scheduler in the last round.
     """
 
+    VIEW = "accuracy"
     SUBJECT = "validation"
     ERROR = BackendError
     FORMAT = "simsched.accuracy"

@@ -17,7 +17,7 @@ from simsched.experiments.unknown import bounded_by_bytes, share_of_unknown
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.cluster import resize
-from simsched.model.costmodel import Target, bare, upon, with_cluster
+from simsched.model.costmodel import Target, bare, bind, with_cluster
 from simsched.model.exchange import of_one_rank
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
@@ -110,6 +110,7 @@ class Advice(Finding):
         All schedulers on the cluster; None once read from a file.
     """
 
+    VIEW = "advice"
     FORMAT = "simsched.advice"
     rows: tuple[Deployment, ...]
     best: str
@@ -254,7 +255,7 @@ def advise(
     >>> found.best, found.plan.n_streams
     ('streams captured', 3)
     """
-    graph, whole = upon(cluster, graph)
+    graph, whole = bind(graph, cluster)
     n = len(of_one_rank(graph, whole))
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)

@@ -26,13 +26,13 @@ from simsched.experiments.evaluation import Evaluation, Yardstick, evaluate
 from simsched.experiments.result import Doubt, LazyValues, Result, table_of, time_text, unit_of
 from simsched.experiments.rows import Row, Sampling, free_name, ratio, row_of
 from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
-from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, bind
 from simsched.model.graph.rearranged import with_times
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
+from simsched.simulator.demand import Jitter, placed_operator_times
 from simsched.simulator.simulate import Makespans, simulate
-from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
 _ALIKE: Final = {
@@ -114,6 +114,7 @@ class Comparison(Result, Document):
         Name of the row, or of the deployment, that speedups are over; files of before have ``"sequential"``.
     """
 
+    VIEW = "comparison"
     FORMAT = "simsched.comparison"
     INDENT = None
     FILE = _ComparisonFile
@@ -408,7 +409,7 @@ def compare(
     else:
         sampling = Sampling.of(samples, jitter, rng, workers)
     require_execution(execution)
-    graph, alone = upon(cluster, graph)
+    graph, alone = bind(graph, cluster)
     if sampling is None:
         seed = None
     else:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from simsched.base.codec import Document, schema_of
 from simsched.base.errors import UnknownNameError
-from simsched.base.shown import Imported
+from simsched.base.views import Imported
 
 DOCUMENTS: Final = Imported[type[Document]](
     {

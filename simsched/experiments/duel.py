@@ -103,6 +103,7 @@ class Duel(Result, Checked, Document):
         Version of the library.
     """
 
+    VIEW = "duel"
     SUBJECT = "duel"
     ERROR = WhatIfError
     FORMAT = "simsched.duel"

@@ -13,8 +13,8 @@ from simsched.experiments.baselines import OWN, with_execution
 from simsched.model import CostModel, OpGraph, Program, Schedule, Target
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule
+from simsched.simulator.demand import Jitter
 from simsched.simulator.simulate import Makespans, simulate, simulate_many
-from simsched.simulator.workload import Jitter
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from simsched.base.codec import Amount, Checked, Count, Document, write
 from simsched.base.errors import MissingDependencyError, SimulationError, WhatIfError
 from simsched.base.io import dump_json
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.text import join_lines, printable, printable_lines
 from simsched.base.units import MS
+from simsched.base.views import VIEWS, as_html, data_frame
 
 WIDTH: Final = 160  # characters of a printed table
 T = TypeVar("T")
@@ -28,6 +28,9 @@ class Result:
     validation of their folder.
     """
 
+    VIEW: ClassVar[str] = ""
+    """Name under which `simsched.show` has its chart and its sections in a report; without one it is a table there."""
+
     @abstractmethod
     def records(self) -> Sequence[Mapping[str, Any]]:
         """Return plain values by column, a mapping per row."""
@@ -35,11 +38,6 @@ class Result:
     @abstractmethod
     def table(self) -> "TextTable":
         """Return the result as a table of texts."""
-
-    @property
-    def view(self) -> str:
-        """Name of the view in pictures and pages: the name of the class."""
-        return type(self).__name__.lower()
 
     @property
     def columns(self) -> tuple[str, ...]:

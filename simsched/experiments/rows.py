@@ -14,8 +14,8 @@ from simsched.experiments.baselines import (
 )
 from simsched.experiments.evaluation import Evaluation
 from simsched.model import Schedule
+from simsched.simulator.demand import Jitter
 from simsched.simulator.simulate import require_samples
-from simsched.simulator.workload import Jitter
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The nouns: graphs, clusters, costs, schedules, programs; modules for profiles and traces are separate."""
 
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
-from simsched.model.costmodel import CostModel, Target, default_cost, operator_times, roofline, times_by_device, upon
+from simsched.model.costmodel import CostModel, Target, bind, default_cost, operator_times, roofline, times_by_device
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Collective, Edge, Kernel, Meeting, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.partition import Partition
@@ -43,11 +43,11 @@ __all__ = [
     "Step",
     "Target",
     "Work",
+    "bind",
     "default_cost",
     "footprint",
     "occupancy",
     "operator_times",
     "roofline",
     "times_by_device",
-    "upon",
 ]

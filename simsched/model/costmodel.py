@@ -210,7 +210,7 @@ def with_cluster(target: Target, cluster: Cluster) -> Target:
     return cast(Target, replace(cast(Any, target), cluster=cluster))
 
 
-def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:
+def bind(subject: Subject, target: Target) -> tuple[Subject, Cluster]:
     """Return a graph, or a schedule or program, as measured on a target, and the target's cluster.
 
     On a plain cluster the subject is returned unchanged.

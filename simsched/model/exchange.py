@@ -15,6 +15,7 @@ from math import ceil, log2
 from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
+from simsched.base.memo import memo
 from simsched.model.cluster import Cluster, Device, Topology, resize
 from simsched.model.cluster.presets import DEFAULT_LINK
 from simsched.model.graph import ALGORITHMS, Collective, OpGraph
@@ -23,9 +24,6 @@ _QUICK_START: Final = 5.0  # us: a kernel of an engine's own that reads its peer
 _SWITCHED: Final = 0.85  # part of the efficiency of links that switches reach which reduce; prior
 _IN_RING: Final = ("ring", "tree")
 """Algorithms of which the ranks send to few others: along a ring, unless all pairs together have more bandwidth."""
-# where a topology keeps its own
-_MEMO = "_exchanges"
-_PATTERNS = "_patterns"
 
 
 class Exchange(NamedTuple):
@@ -148,16 +146,28 @@ def exchange(collective: Collective, topology: Topology, ranks: Sequence[int]) -
     ClusterError
         If no links join two of them, or they cannot do the algorithm that the collective names.
     """
-    memo: dict[tuple[Collective, tuple[int, ...]], Exchange] = topology.__dict__.setdefault(_MEMO, {})
+    exchanges = _exchanges_of(topology)
     key = collective, tuple(ranks)
-    if key not in memo:
-        memo[key] = _quickest(collective, topology, key[1])
-    return memo[key]
+    if key not in exchanges:
+        exchanges[key] = _quickest(collective, topology, key[1])
+    return exchanges[key]
+
+
+@memo
+def _exchanges_of(_topology: Topology) -> dict[tuple[Collective, tuple[int, ...]], Exchange]:
+    """Return the exchanges on a topology that have been computed."""
+    return {}
+
+
+@memo
+def _patterns_of(_topology: Topology) -> "dict[tuple[int, ...], tuple[_Pattern, _Pattern]]":
+    """Return the ring and the pattern of all pairs of the ranks on a topology that have been computed."""
+    return {}
 
 
 def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]) -> Exchange:
     """Return the exchange by a collective's own algorithm, else by the quickest, on ties the first."""
-    cache: dict[tuple[int, ...], tuple[_Pattern, _Pattern]] = topology.__dict__.setdefault(_PATTERNS, {})
+    cache = _patterns_of(topology)
     if ranks not in cache:
         cache[ranks] = _patterns(topology, ranks)
     ring, all_pairs = cache[ranks]

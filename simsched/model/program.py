@@ -211,7 +211,6 @@ class Program(Columnar, Document):
 
     FORMAT = "simsched.program"
     FILE = _ProgramFile
-    CACHED = ("_layout",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 

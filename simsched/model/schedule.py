@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from simsched.base.codec import Count, Document
 from simsched.base.errors import ScheduleError, UnknownNameError
+from simsched.base.memo import Memo
 from simsched.base.numeric import frozen, twice, whole_numbers
-from simsched.base.shown import as_html, frame_of
+from simsched.base.views import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, RowsView
@@ -24,6 +25,9 @@ from simsched.model.rewriting import Rewriting
 
 _NUMBERS: Final = ("stream", "stage", "group", "priority")
 _LARGEST: Final = 2**31 - 1
+# Of a schedule: the last one over another graph, and the last program with the cluster and the options it is for.
+_last_over = Memo["Schedule"]()
+_last_program = Memo[tuple[Cluster, Mapping[str, str], Program]]()
 
 
 class Schedule(Columnar, Document):
@@ -71,7 +75,6 @@ class Schedule(Columnar, Document):
 
     FORMAT = "simsched.schedule"
     FILE = ScheduleFile
-    CACHED = ("_lowered", "_over")
     graph: OpGraph
     execution: str
     estimate: float | None
@@ -88,8 +91,6 @@ class Schedule(Columnar, Document):
     stage: Indices
     group: Indices
     priority: Indices
-    _lowered: tuple[Cluster, Mapping[str, str], Program] | None = None
-    _over: "Schedule | None" = None
 
     def __init__(
         self,
@@ -262,9 +263,7 @@ class Schedule(Columnar, Document):
         scheduler = by if self.scheduler == UNNAMED else self.scheduler
         if self.cluster is cluster and self.scheduler == scheduler:
             return self
-        schedule = type(self).__new__(type(self))
-        schedule.__dict__.update(super().__getstate__(), cluster=cluster, scheduler=scheduler)
-        return schedule
+        return self.with_values(cluster=cluster, scheduler=scheduler)
 
     def over(self, graph: OpGraph) -> "Schedule":
         """Return the schedule over another graph of the same operators, such as one with measured times.
@@ -278,14 +277,12 @@ class Schedule(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        if self._over is not None and self._over.graph is graph:
-            return self._over
+        last = _last_over.get(self)
+        if last is not None and last.graph is graph:
+            return last
         if graph.names != self.graph.names:
             raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        copy = type(self).__new__(type(self))
-        copy.__dict__.update(super().__getstate__(), graph=graph)
-        self.__dict__["_over"] = copy
-        return copy
+        return _last_over.put(self, self.with_values(graph=graph))
 
     @property
     def position(self) -> Indices:
@@ -356,16 +353,17 @@ class Schedule(Columnar, Document):
         if self.execution == "graph" and transfers == "blocking":
             raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
         on = bare(cluster)
-        if self._lowered is not None and self._lowered[0] is on and self._lowered[1] == options:
-            return self._lowered[2]
+        last = _last_program.get(self)
+        if last is not None and last[0] is on and last[1] == options:
+            return last[2]
         _prove(self, on, one_thread=threads == "one", blocking=transfers == "blocking")
         device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
         lowering = Lowering(self.graph, on, self.execution, **options)
         program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
         if self.partitions:
             program = program.bound_to(self.partitions)
-        program.__dict__["scheduler"] = self.scheduler
-        self.__dict__["_lowered"] = (on, options, program)
+        program = program.with_values(scheduler=self.scheduler)
+        _last_program.put(self, (on, options, program))
         return program
 
     _repr_html_ = as_html

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, brief_text
-from simsched.base.shown import Imported
-from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
+from simsched.base.views import Imported
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, bind, default_cost
 from simsched.model.exchange import of_one_rank
 from simsched.rewriting.accounting import account_for, refuse_changes
 from simsched.rewriting.rule import Rule
@@ -173,7 +173,7 @@ def schedule(
             cost = default_cost
         else:
             cost = cluster
-    graph, cluster = upon(cluster, graph)
+    graph, cluster = bind(graph, cluster)
     with refuse_changes(graph, name):
         plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):

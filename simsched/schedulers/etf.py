@@ -7,8 +7,8 @@ import numpy as np
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.opgraph import longest_from
+from simsched.schedulers.instance import by_priority, place_of, turns
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import by_priority, place_of, turns
 
 
 def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:

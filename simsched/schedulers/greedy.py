@@ -2,7 +2,7 @@
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
-from simsched.schedulers.listing import turns
+from simsched.schedulers.instance import turns
 
 
 def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:  # noqa: ARG001

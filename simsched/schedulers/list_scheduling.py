@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import EdgeEnd, Instance, place_of, require_finite, transfer
+from simsched.schedulers.instance import EdgeEnd, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
 """Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""
@@ -94,6 +94,7 @@ class Lists(Table):
     heap: Column[i4] = length("n_ops")
 
 
+@native
 def push(s: Lists, i: int) -> None:
     """Add an operator to the heap of those that are ready."""
     at = s.n_ready
@@ -103,6 +104,7 @@ def push(s: Lists, i: int) -> None:
     s.heap[at] = i
 
 
+@native
 def pop(s: Lists) -> int:
     """Remove the first operator of the heap, which then has `n_ready` operators."""
     first = s.heap[0]
@@ -120,11 +122,13 @@ def pop(s: Lists) -> int:
     return first
 
 
+@native
 def before(s: Lists, i: int, j: int) -> bool:
     """Return whether one operator comes before another one."""
     return s.key[i] < s.key[j] or (s.key[i] == s.key[j] and s.turn[i] < s.turn[j])
 
 
+@native
 def find_gap(s: Lists, stream: StreamState, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
     gap = -1
@@ -136,6 +140,7 @@ def find_gap(s: Lists, stream: StreamState, there: float, us: float) -> int:
     return gap
 
 
+@native
 def use(s: Lists, stream: StreamState) -> None:
     """Take a part of an idle interval of a stream, or of the time after its last operator."""
     if s.at < 0:
@@ -158,6 +163,7 @@ def use(s: Lists, stream: StreamState) -> None:
             s.gaps[k].end = s.gaps[k + 1].end
 
 
+@native
 def add_gap(s: Lists, stream: StreamState, number: int, start: float, end: float) -> None:
     """Add an idle interval before the interval of a number."""
     at = stream.first + number
@@ -169,6 +175,7 @@ def add_gap(s: Lists, stream: StreamState, number: int, start: float, end: float
     stream.n_gaps += 1
 
 
+@native
 def charged_start(s: Lists, i: int, slot: int) -> float:
     """Return when an operator starts on a stream if launches and events cost time.
 
@@ -227,6 +234,7 @@ def place(s: Lists) -> None:
                 add(s, s.readers[q])
 
 
+@native
 def add(s: Lists, i: int) -> None:
     """Add an operator to those that are ready."""
     if s.in_turn:
@@ -239,6 +247,7 @@ def add(s: Lists, i: int) -> None:
     s.n_ready += 1
 
 
+@native
 def find_best(s: Lists, i: int) -> None:
     """Find the best place for an operator."""
     first = 0

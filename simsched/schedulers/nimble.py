@@ -8,7 +8,7 @@ import numpy as np
 from simsched.base.codec import Among
 from simsched.base.errors import SchedulerError
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.schedulers.listing import captured_schedule, place_of, reduce_edges
+from simsched.schedulers.instance import captured_schedule, place_of, reduce_edges
 from simsched.schedulers.protocol import Mode
 
 _NONE: Final = -1

@@ -11,7 +11,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.model.launches import Launches, kernels_on
-from simsched.schedulers.listing import captured_schedule, turns
+from simsched.schedulers.instance import captured_schedule, turns
 from simsched.schedulers.protocol import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")

@@ -4,8 +4,8 @@ import numpy as np
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
+from simsched.schedulers.instance import Instance
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import Instance
 
 
 def peft(

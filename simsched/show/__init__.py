@@ -1,6 +1,6 @@
 """Displays: charts, Gantt charts, traces for Perfetto, drawings, reports, notebooks."""
 
-from simsched.base.shown import VIEWS
+from simsched.base.views import VIEWS
 
 VIEWS.update(
     html="simsched.show.notebook:html",

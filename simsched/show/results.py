@@ -26,9 +26,9 @@ def draw_result(found: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
 def chart_of(found: Any) -> Chart:
     """Return the chart of a result; WhatIfError is raised where there is nothing to draw."""
-    if found.view not in _CHARTS:
+    if found.VIEW not in _CHARTS:
         raise WhatIfError(f"no chart is known of a {type(found).__name__}")
-    return _CHARTS[found.view](found)
+    return _CHARTS[found.VIEW](found)
 
 
 def boxes_of(samples: Mapping[str, Any], title: str) -> Chart:

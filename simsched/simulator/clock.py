@@ -2,116 +2,143 @@
 
 from math import inf
 
+from simsched.base.jit import native
 from simsched.simulator.contention import end_of_instant
-from simsched.simulator.state import PHASES, State
+from simsched.simulator.state import PHASES, ClockTable
 
 COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
 """Phases of an instant, as in `reference`."""
 
 
-def push(s: State, time: float, phase: int, who: int) -> None:
+def number_processes(n_lanes: int, n_hosts: int, n_devices: int, n_collectives: int) -> dict[str, int]:
+    """Return the numbers of processes as a `ClockTable` has them, and the size of its timers."""
+    first_timer = n_lanes + n_hosts
+    first_dispatcher = first_timer + n_devices + 1  # behind the timer of links
+    link_sharing = first_dispatcher + n_devices
+    return {
+        "first_host": n_lanes,
+        "first_timer": first_timer,
+        "first_dispatcher": first_dispatcher,
+        "link_sharing": link_sharing,
+        "first_collective": link_sharing + 1,
+        "n_processes": link_sharing + 1 + n_collectives,
+        "n_timers": 1 << n_devices.bit_length(),
+    }
+
+
+@native
+def push(clock: ClockTable, time: float, phase: int, process: int) -> None:
     """Schedule a process at a time in us, in a phase of that instant."""
-    if time <= s.limit:
-        go_on(s, phase, who)
+    if time <= clock.limit:
+        go_on(clock, phase, process)
         return
-    s.count += 1
-    i = s.n_later
-    s.n_later += 1
-    while i > 0 and s.later[(i - 1) >> 1].time > time:  # on equal times the process that was pushed first is first
-        i = _move(s, (i - 1) >> 1, i)
-    row = s.later[i]
+    clock.count += 1
+    i = clock.n_later
+    clock.n_later += 1
+    while i > 0 and clock.later[(i - 1) >> 1].time > time:  # on equal times the process that was pushed first is first
+        i = _move(clock, (i - 1) >> 1, i)
+    row = clock.later[i]
     row.time = time
-    row.key = s.count * 8 + phase
-    row.who = who
+    row.key = clock.count * 8 + phase
+    row.process = process
 
 
-def _move(s: State, start: int, end: int) -> int:
+@native
+def _move(clock: ClockTable, start: int, end: int) -> int:
     """Move a row of the heap; return its old place."""
-    a = s.later[start]
-    b = s.later[end]
+    a = clock.later[start]
+    b = clock.later[end]
     b.time = a.time
     b.key = a.key
-    b.who = a.who
+    b.process = a.process
     return start
 
 
-def go_on(s: State, phase: int, who: int) -> None:
+@native
+def go_on(clock: ClockTable, phase: int, process: int) -> None:
     """Schedule a process in this instant, as the last of a phase."""
-    s.queues[phase] = join(s, s.queues[phase], who)
+    clock.queues[phase] = join(clock, clock.queues[phase], process)
 
 
-def _is_earlier(s: State, i: int, k: int) -> bool:
-    a = s.later[i]
-    b = s.later[k]
+@native
+def _is_earlier(clock: ClockTable, i: int, k: int) -> bool:
+    a = clock.later[i]
+    b = clock.later[k]
     return a.time < b.time or (a.time == b.time and a.key < b.key)
 
 
-def open_instant(s: State) -> bool:
+@native
+def open_instant(clock: ClockTable) -> bool:
     """Advance to the earliest time at which a process continues; return whether there is one."""
-    now = s.timers[1]
-    if s.n_later > 0 and s.later[0].time < now:
-        now = s.later[0].time
+    now = clock.timers[1]
+    if clock.n_later > 0 and clock.later[0].time < now:
+        now = clock.later[0].time
     if now == inf:
         return False
-    s.now = now
-    s.limit = end_of_instant(now)
-    while s.n_later > 0 and s.later[0].time <= s.limit:
-        go_on(s, s.later[0].key & 7, s.later[0].who)
-        s.n_later -= 1
-        n = s.n_later
+    clock.now = now
+    clock.limit = end_of_instant(now)
+    while clock.n_later > 0 and clock.later[0].time <= clock.limit:
+        go_on(clock, clock.later[0].key & 7, clock.later[0].process)
+        clock.n_later -= 1
+        n = clock.n_later
         i = 0
         child = 1
         while child < n:
-            if child + 1 < n and _is_earlier(s, child + 1, child):
+            if child + 1 < n and _is_earlier(clock, child + 1, child):
                 child += 1
-            if _is_earlier(s, n, child):
+            if _is_earlier(clock, n, child):
                 break
-            i = _move(s, child, i)
+            i = _move(clock, child, i)
             child = 2 * i + 1
-        _move(s, n, i)
-    while s.timers[1] <= s.limit:
+        _move(clock, n, i)
+    while clock.timers[1] <= clock.limit:
         i = 1
-        while i < s.n_timers:
+        while i < clock.n_timers:
             i = 2 * i
-            if s.timers[i] > s.limit:
+            if clock.timers[i] > clock.limit:
                 i += 1
-        set_timer(s, i - s.n_timers, inf)
-        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + i - s.n_timers)
+        timer = i - clock.n_timers
+        set_timer(clock, timer, inf)
+        go_on(clock, COMPLETE, clock.first_timer + timer)
     return True
 
 
-def set_timer(s: State, d: int, time: float) -> None:
-    """Set the timer of a device, or of the links, to a time in us; infinity cancels it."""
-    if time <= s.limit:
-        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
+@native
+def set_timer(clock: ClockTable, timer: int, time: float) -> None:
+    """Set the timer of a device, or of the links, whose number is that of devices, to a time in us; inf cancels it."""
+    if time <= clock.limit:
+        go_on(clock, COMPLETE, clock.first_timer + timer)
         time = inf
-    i = s.n_timers + d
-    s.timers[i] = time
+    i = clock.n_timers + timer
+    clock.timers[i] = time
     while i > 1:
         i >>= 1
-        least = min(s.timers[2 * i], s.timers[2 * i + 1])
-        if s.timers[i] == least:
+        least = min(clock.timers[2 * i], clock.timers[2 * i + 1])
+        if clock.timers[i] == least:
             break
-        s.timers[i] = least
+        clock.timers[i] = least
 
 
-def join(s: State, last: int, who: int) -> int:
+@native
+def join(clock: ClockTable, last: int, process: int) -> int:
     """Append a process to a list, given its last process (-1: empty); return the new last process.
 
     A list is closed to a ring: the last knows the first.
     """
-    s.next[who] = who
-    return _join_lists(s, last, who)
+    clock.next[process] = process
+    return _join_lists(clock, last, process)
 
 
-def _join_lists(s: State, a: int, b: int) -> int:
+@native
+def _join_lists(clock: ClockTable, a: int, b: int) -> int:
     """Append the list that ends with b to the list that ends with a; return the last process of both."""
     if a >= 0 and b >= 0:
-        s.next[a], s.next[b] = s.next[b], s.next[a]
+        clock.next[a], clock.next[b] = clock.next[b], clock.next[a]
     return b if b >= 0 else a
 
 
-def wake(s: State, last: int) -> int:
+@native
+def wake(clock: ClockTable, last: int) -> int:
     """Schedule all processes of a list in this instant; return the empty list."""
-    s.queues[RELEASE] = _join_lists(s, s.queues[RELEASE], last)
+    clock.queues[RELEASE] = _join_lists(clock, clock.queues[RELEASE], last)
     return -1

@@ -10,7 +10,7 @@ sensitivity to it.
 from math import ceil, floor, inf
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 from simsched.base.units import TIE, TIE_LIMIT
 
 LARGEST_UNSLOWED: Final = 0.99
@@ -71,7 +71,7 @@ class LaneWork(Row):
     unissued: i8
     resident: i8
     residency: i8  # blocks that its SMs hold at once
-    sms: i8  # number of SMs on which it may have blocks
+    sms: i8  # number of SMs on which its lane may have blocks
     crowd: i8
     peak: i8
     top: i8  # resident blocks beyond the layers that fill all SMs: 1 to the number of SMs
@@ -79,6 +79,8 @@ class LaneWork(Row):
     row: i4
     place: i4
     n_cohorts: i4
+    device: i4  # of its lane
+    rooms: i4  # the room of its lane's partition, -1 if it has none
 
 
 class Cohort(Row):
@@ -95,6 +97,7 @@ class Share(Row):
     sensitivity: f8
 
 
+@native
 def pressure(n: int, shares: Rows[Share]) -> float:
     """Return the pressure on a resource: the factor by which a fully sensitive user of it is slowed, if above 1.
 
@@ -138,6 +141,7 @@ def pressure(n: int, shares: Rows[Share]) -> float:
 # Blocks of a kernel -------------------------------------------------------------------------------
 
 
+@native
 def begin_kernel(work: LaneWork, blocks: int) -> None:
     """Begin a kernel: none of its blocks is issued."""
     work.unissued = blocks
@@ -146,11 +150,13 @@ def begin_kernel(work: LaneWork, blocks: int) -> None:
     work.progress = work.anchor = work.rate = 0.0
 
 
+@native
 def progress_of(work: LaneWork, now: float) -> float:
     """Return the progress of a kernel or a copy at a time."""
     return work.progress + (now - work.anchor) * work.rate
 
 
+@native
 def set_rate(work: LaneWork, now: float, rate: float) -> None:
     """Set the rate of a kernel or a copy from now on; its progress is computed only if the rate changes."""
     if rate != work.rate:
@@ -159,6 +165,7 @@ def set_rate(work: LaneWork, now: float, rate: float) -> None:
         work.rate = rate
 
 
+@native
 def issue(work: LaneWork, cohorts: Rows[Cohort], count: int, sms: int, spread: float, now: float) -> None:
     """Issue blocks of a kernel to its SMs.
 
@@ -186,6 +193,7 @@ def issue(work: LaneWork, cohorts: Rows[Cohort], count: int, sms: int, spread: f
     add_cohort(work, cohorts, due, count - late)
 
 
+@native
 def fullest(work: LaneWork, sms: int) -> int:
     """Return the number of blocks of a kernel on the SM that has most of them.
 
@@ -208,6 +216,7 @@ def fullest(work: LaneWork, sms: int) -> int:
     return max(n, -(-work.resident // sms))
 
 
+@native
 def add_cohort(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
     """Add a cohort of blocks; if there are too many cohorts, merge the two with the closest ends."""
     i = work.n_cohorts
@@ -234,6 +243,7 @@ def add_cohort(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) ->
         cohorts[j].count = cohorts[j + 1].count
 
 
+@native
 def first_end(work: LaneWork, cohorts: Rows[Cohort]) -> float:
     """Return the time at which the next blocks of a kernel end at its rate; infinity if its rate is 0."""
     if work.n_cohorts == 0 or work.rate == 0.0:
@@ -241,6 +251,7 @@ def first_end(work: LaneWork, cohorts: Rows[Cohort]) -> float:
     return finish_time(work, cohorts[0].due)
 
 
+@native
 def end_blocks(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     """Remove the blocks of a kernel that have ended; return their number."""
     ended = n = 0
@@ -256,6 +267,7 @@ def end_blocks(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     return ended
 
 
+@native
 def skip_waves(work: LaneWork, cohorts: Rows[Cohort]) -> bool:
     """Skip all whole waves of a kernel except for the last `KEPT_WAVES`; return whether there are any to skip."""
     if work.unissued <= KEPT_WAVES * work.resident or work.resident == 0:
@@ -268,6 +280,7 @@ def skip_waves(work: LaneWork, cohorts: Rows[Cohort]) -> bool:
     return True
 
 
+@native
 def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     """Return to simulating wave by wave; remove the blocks that end now, and return their number."""
     progress = progress_of(work, now)
@@ -292,6 +305,7 @@ def undo_skip(work: LaneWork, cohorts: Rows[Cohort], now: float) -> int:
     return ended
 
 
+@native
 def _insert(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> None:
     """Insert a cohort in the order of ends, after cohorts with the same end."""
     i = work.n_cohorts
@@ -304,6 +318,7 @@ def _insert(work: LaneWork, cohorts: Rows[Cohort], due: float, count: int) -> No
     work.n_cohorts += 1
 
 
+@native
 def same_due(a: float, b: float) -> bool:
     """Return whether blocks that end at the progress a and at the progress b form one cohort."""
     return abs(a - b) <= TIE * max(1.0, b)
@@ -326,6 +341,7 @@ class Crowd(Row):
     most_warps: f8  # warps that an SM holds
 
 
+@native
 def lay_blocks(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> None:
     """Distribute the resident blocks of a kernel over the SMs; a block loads its SM by `sm_share`."""
     if work.resident:
@@ -338,6 +354,7 @@ def lay_blocks(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> Non
         crowd.top_warps += work.top * warps
 
 
+@native
 def crowded_load(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> float:
     """Return the load of the fullest SM that has a block of a kernel.
 
@@ -363,6 +380,7 @@ def crowded_load(crowd: Crowd, work: LaneWork, sm_share: float, warps: int) -> f
 # A kernel by itself -------------------------------------------------------------------------------
 
 
+@native
 def go_on_alone(
     work: LaneWork, cohorts: Rows[Cohort], now: float, residency: int, sms: int, sm_share: float, spread: float
 ) -> float:
@@ -409,16 +427,19 @@ def find_units(s: Solo) -> None:
         s.units[i] = now
 
 
+@native
 def finish_time(work: LaneWork, due: float) -> float:
     """Return the time at which a kernel or a copy reaches the progress `due` at its rate."""
     return work.anchor + (due - work.progress) / work.rate
 
 
+@native
 def end_of_instant(now: float) -> float:
     """Return the last time that belongs to the instant `now`."""
     return min(now * (1.0 + TIE), now + TIE * TIE_LIMIT)
 
 
+@native
 def is_later(time: float, other: float) -> bool:
     """Return whether a time belongs to a later instant than another."""
     return time > end_of_instant(other)

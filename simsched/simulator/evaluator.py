@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
-from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
+from simsched.model import CostModel, Program, Schedule, Target, bind, default_cost, operator_times
 from simsched.model.costmodel import group_times
 from simsched.model.graph.groups import together_on
 from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Layout, begin, finish
+from simsched.simulator.demand import demand_on
+from simsched.simulator.layout import Layout, begin, finish
 from simsched.simulator.simulate import simulate
 from simsched.simulator.state import OVER
-from simsched.simulator.workload import demand_on
 
 Columns = npt.NDArray[np.int64]
 _COLUMNS = ("op", "device", "stream", "stage")
@@ -59,7 +59,7 @@ class Evaluator:
     """
 
     def __init__(self, schedule: Schedule, cluster: Target, cost: CostModel | None = None) -> None:
-        schedule, cluster = upon(cluster, schedule)
+        schedule, cluster = bind(schedule, cluster)
         schedule.check(cluster)
         self.graph = schedule.graph
         self.cluster = cluster

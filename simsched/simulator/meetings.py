@@ -69,8 +69,8 @@ def load_of_symmetric(cluster: Cluster, d: int, needed: Exchange) -> LinkLoad:
     return LinkLoad(needed, ((len(cluster.channels) + d, 1.0 / needed.bandwidth),), 1)
 
 
-def rows_of(found: Sequence[LinkLoad]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a `State` that describe collectives."""
+def columns_of_collectives(found: Sequence[LinkLoad]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `state.CollectiveTable` by the loads of collectives on links."""
     rows = np.zeros(len(found), state.ExchangeState.dtype)
     for name in ("latency", "nbytes", "rate"):
         rows[name] = [getattr(each.exchange, name) for each in found]
@@ -81,7 +81,7 @@ def rows_of(found: Sequence[LinkLoad]) -> dict[str, npt.NDArray[Any]]:
         rows[f"end{name}"] = ends
     crossed = [pair for each in found for pair in each.channels]
     return {
-        "exchanges": rows,
-        "exchange_channels": np.array([channel for channel, _ in crossed], np.int32),
-        "exchange_weights": np.array([weight for _, weight in crossed], np.float64),
+        "rows": rows,
+        "channels": np.array([channel for channel, _ in crossed], np.int32),
+        "weights": np.array([weight for _, weight in crossed], np.float64),
     }

@@ -15,18 +15,19 @@ import simpy
 from simpy.core import EmptySchedule
 
 from simsched.base.signals import without_collector
-from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats, Program
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
+from simsched.simulator.device import busy_streams, end_due, enter, refill
 from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
+from simsched.simulator.launch_work import LEAST_UNIT, set_up
+from simsched.simulator.layout import Array, Layout, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Layout, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.reset import reset
-from simsched.simulator.state import Lane, State
+from simsched.simulator.state import ClockTable, Lane
 
 Process = Generator[simpy.Event, Any, Any]
 
@@ -60,12 +61,12 @@ class Instants(simpy.Environment):
 
     An instant is the earliest time at which anything happens, together with all that is due
     within a relative 1e-9 of it. Its events run by phase, then in the order they were scheduled.
-    The run, whose arithmetic both engines share, has the time of the present instant.
+    The clock of the run, whose arithmetic both engines share, has the time of the present instant.
     """
 
-    def __init__(self, run: State) -> None:
+    def __init__(self, clock: ClockTable) -> None:
         super().__init__()
-        self._run = run
+        self._clock = clock
         self._limit = 0.0  # events that are due by then belong to the present instant
         self._later: list[tuple[float, int, int, simpy.Event]] = []
         self._instant: list[tuple[int, int, simpy.Event]] = []
@@ -103,7 +104,7 @@ class Instants(simpy.Environment):
             heappop(later)
         if not later:
             raise EmptySchedule
-        self._now = self._run.now = later[0][0]
+        self._now = self._clock.now = later[0][0]
         self._limit = end_of_instant(self._now)
         while later and later[0][0] <= self._limit:
             heappush(self._instant, heappop(later)[1:])
@@ -187,31 +188,31 @@ class Reference:
     It reads the same columns as the compiled engine, and calls the same functions to share devices and links.
     """
 
-    def __init__(self, layout: Layout, launches: Array, factors: Floats | None) -> None:
-        self._program = layout.program
+    def __init__(self, program: Program, layout: Layout, launches: Array, factors: Floats | None) -> None:
+        self._program = program
         self._cluster = layout.cluster
-        program = layout.program
         self._captured = program.execution == "graph"
-        self._s = s = layout.take()
-        begin(s, launches, factors)
-        begin_curves(s, len(launches))
-        reset(s)
-        self._env = env = Instants(s)
+        self._run = run = layout.take()
+        begin(run, launches, factors)
+        begin_curves(run, len(launches))
+        reset(run)
+        self._env = env = Instants(run.clock)
         self._action: list[int] = program.action.tolist()
         self._argument: list[int] = program.argument.tolist()
         self._device: list[int] = program.device.tolist()
-        self._lane_of: list[int] = s["lane_of"].tolist()
+        self._lane_of: list[int] = run.program["lane_of"].tolist()
         self._op_of: list[int] = program.launches.op.tolist()
         self._rows: list[SpanRow] = []
-        devices = range(s.n_devices)
+        devices = range(run.devices.n)
         self._timers = [Alarm(env, COMPLETE, partial(self._end_blocks, d)) for d in devices]
         self._dispatchers = [Alarm(env, DISPATCH, partial(self._dispatch, d)) for d in devices]
         self._arrival = Alarm(env, COMPLETE, self._end_flows)
         self._sharing = Alarm(env, SHARE, self._share_links)
         self._issued, self._reached = ([_Mark(simpy.Event(env)) for _ in range(program.n_events)] for _ in range(2))
-        connections = [_HardwareQueue(env) for _ in range(s.n_connections)]
-        numbers = s["lanes"]["connection"].tolist()
-        self._lanes = [_LaneProcess(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
+        connections = [_HardwareQueue(env) for _ in range(run.lanes.n_connections)]
+        rows = run.lanes.rows
+        numbers = run.lanes["rows"]["connection"].tolist()
+        self._lanes = [_LaneProcess(i, rows[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
         self._outstanding = [0 for _ in devices]  # kernels that are issued and not complete
         self._drained = [_Mark(None) for _ in devices]
         self._last_kernel = [(0.0, -1, -1) for _ in devices]  # time of its end, row, span
@@ -236,7 +237,7 @@ class Reference:
         lanes = [(lane.row.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
         if lanes or self._host_at != ends:
             raise deadlock(self._program, self._host_at, lanes, [mark.pending is None for mark in self._issued])
-        return Trace(self._program, self._cluster, self._rows, curves_of(self._s))
+        return Trace(self._program, self._cluster, self._rows, curves_of(self._run))
 
     # Hosts ---------------------------------------------------------------------------------------
 
@@ -286,14 +287,14 @@ class Reference:
 
     def _cost(self, i: int, reached: float) -> float:
         """Return the host time in us of an instruction, reached at a time, without the time for which it blocks."""
-        s = self._s
+        hosts = self._run.hosts
         device = self._device[i]
         own = self._program.own
         if own is not None and not np.isnan(own[i]):
             return float(own[i])
-        if self._action[i] == BARRIER and busy_streams(s, device, reached) > 1:
-            return float(s.barrier_many[device])
-        return float(s.cost[6 * device + self._action[i]])
+        if self._action[i] == BARRIER and busy_streams(self._run.lanes, device, reached) > 1:
+            return float(hosts.barrier_many[device])
+        return float(hosts.cost[6 * device + self._action[i]])
 
     def _subject(self, i: int) -> int:
         """Return the operator that an instruction launches or copies, -1 if it does neither."""
@@ -350,27 +351,28 @@ class Reference:
     def _launch(self, lane: _LaneProcess, i: int, issued: float, host_span: int) -> Process:
         """Run a kernel; the block scheduler handles it at the end of the instant."""
         env = self._env
-        s = self._s
+        run = self._run
         row = self._argument[i]
         d = lane.device
-        launch = s.launches[row]
-        work = s.work[lane.number]
+        devices = run.devices
+        launch = devices.launches[row]
+        work = devices.work[lane.number]
         cause = yield from self._begin(lane, i, lane.row.time if launch.follows else lane.row.free, issued, host_span)
-        if self._captured and s.join[i] > 0.0:
-            yield At(env, env.now + float(s.join[i]))
+        if self._captured and run.program.join[i] > 0.0:
+            yield At(env, env.now + float(run.program.join[i]))
         ready = env.now
         lane.over = simpy.Event(env)
-        set_up(s, row, lane.number, d, i)
+        set_up(devices, run.samples, lane.number, row, self._op_of[row], i, env.now)
         lane.row.span_cause = cause
         lane.row.ready = ready
         if launch.meeting >= 0:
-            if s.devices[d].contention and launch.blocks > 0:
+            if devices.rows[d].contention and launch.blocks > 0:
                 begin_kernel(work, min(launch.blocks, work.residency))
-                enter(s, d, lane.number)
+                enter(devices, d, lane.number, env.now)
                 self._dispatchers[d].set_now()
             else:
                 self._arrive(lane.number)
-        elif not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        elif not devices.rows[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
             work.start = env.now
             At(env, env.now + work.solo, COMPLETE, lambda _: lane.over.succeed())
         elif work.unit < LEAST_UNIT:
@@ -378,11 +380,11 @@ class Reference:
             self._end_kernel(lane.number)
         else:
             begin_kernel(work, launch.blocks)
-            enter(s, d, lane.number)
+            enter(devices, d, lane.number, env.now)
             self._dispatchers[d].set_now()
         yield lane.over
         if launch.meeting >= 0:
-            follow_last(s, lane.number)
+            follow_last(run.collectives, devices, lane.row, lane.number)
             cause = lane.row.span_cause
             ready = lane.row.ready
         lane.row.ended = env.now
@@ -449,12 +451,13 @@ class Reference:
             solo = exact
             yield At(env, start + exact, COMPLETE)
         else:
-            route = self._s.routes[self._s.copy_route[copy]]
+            links = self._run.links
+            route = links.routes[links.copy_route[copy]]
             solo = route.latency + nbytes / route.rate
             yield At(env, start + route.latency, COMPLETE if nbytes == 0 else RELEASE)
             if nbytes > 0:
                 lane.over = simpy.Event(env)
-                begin_flow(self._s, lane.number, copy)
+                begin_flow(links, self._run.devices, lane.number, copy, env.now)
                 self._sharing.set_now()
                 yield lane.over
         self._end_work(lane, kinds.COPY, copy, int(copies.op[copy]), start, cause, start, solo)
@@ -491,22 +494,26 @@ class Reference:
     def _end_kernel(self, lane: int) -> None:
         """End a kernel whose last block has ended."""
         over = self._lanes[lane].over
-        latency = self._s.work[lane].latency
+        latency = self._run.devices.work[lane].latency
         if latency > 0:
             At(self._env, self._env.now + latency, COMPLETE, lambda _: over.succeed())
         else:
             over.succeed()
 
     def _dispatch(self, d: int) -> None:
-        s = self._s
-        if s.n_points == s.point_room:
-            enlarge(s)
-        self._timers[d].set(max(refill(s, d), s.now))
-        for lane in s["over"][: s.n_ready].tolist():
+        devices = self._run.devices
+        record = self._run.record
+        now = self._env.now
+        if record.n_points == record.point_room:
+            enlarge(record)
+        self._timers[d].set(max(refill(devices, record, d, now), now))
+        for lane in devices["results"][: devices.n_results].tolist():
             self._arrive(lane)
 
     def _end_blocks(self, d: int) -> None:
-        for lane in self._s["over"][: end_due(self._s, d)].tolist():
+        devices = self._run.devices
+        n_ended = end_due(devices, d, self._env.now)
+        for lane in devices["results"][:n_ended].tolist():
             self._end_kernel(lane)
         self._dispatchers[d].set_now()
 
@@ -514,42 +521,47 @@ class Reference:
 
     def _arrive(self, lane: int) -> None:
         """Mark a rank as ready; if it is the last one, the collective begins."""
-        s = self._s
+        run = self._run
         env = self._env
-        meeting = arrive(s, lane)
+        meeting = arrive(run.collectives, run.devices, run.lanes, lane, env.now)
         if meeting >= 0:
-            exchange = s.exchanges[meeting]
+            exchange = run.collectives.rows[meeting]
             if exchange.stretch < LEAST_STRETCH:
-                At(env, env.now + s.work[lane].solo, COMPLETE, lambda _: self._end_exchange(meeting))
+                At(env, env.now + run.devices.work[lane].solo, COMPLETE, lambda _: self._end_exchange(meeting))
             else:
                 At(env, env.now + exchange.latency * exchange.stretch, RELEASE, lambda _: self._move(meeting))
 
     def _move(self, meeting: int) -> None:
-        begin_exchange(self._s, meeting)
+        begin_exchange(self._run.links, self._run.devices, meeting, self._env.now)
         self._sharing.set_now()
 
     def _end_exchange(self, meeting: int) -> None:
         """End all ranks of a collective."""
-        s = self._s
-        end_exchange(s, meeting)
-        exchange = s.exchanges[meeting]
-        for lane in s["member_lane"][exchange.first_member : exchange.end_member].tolist():
-            self._dispatchers[s.lanes[lane].device].set_now()
+        collectives = self._run.collectives
+        end_exchange(collectives, self._run.devices, meeting)
+        exchange = collectives.rows[meeting]
+        for lane in collectives["member_lane"][exchange.first_member : exchange.end_member].tolist():
+            self._dispatchers[self._lanes[lane].device].set_now()
             self._lanes[lane].over.succeed()
 
     # Links: at the end of an instant in which a flow began or ended, rates and the loads at both ends are computed ---
 
     def _share_links(self) -> None:
-        s = self._s
-        self._arrival.set(max(share_flows(s), s.now))
-        for d in s["over"][: take_loads(s)].tolist():
+        run = self._run
+        links = run.links
+        now = self._env.now
+        self._arrival.set(max(share_flows(links, run.devices, run.collectives, now), now))
+        n_loaded = take_loads(links, run.devices)
+        for d in links["results"][:n_loaded].tolist():
             self._dispatchers[d].set_now()
 
     def _end_flows(self) -> None:
-        n_lanes = self._s.n_lanes
-        for who in self._s["over"][: end_due_flows(self._s)].tolist():
-            if who < n_lanes:
-                self._lanes[who].over.succeed()
+        run = self._run
+        links = run.links
+        n_ended = end_due_flows(links, run.devices, run.collectives, self._env.now)
+        for number in links["results"][:n_ended].tolist():
+            if number < links.first_collective:
+                self._lanes[number].over.succeed()
             else:
-                self._end_exchange(who - n_lanes)
+                self._end_exchange(number - links.first_collective)
         self._sharing.set_now()

@@ -14,11 +14,11 @@ import numpy as np
 from simsched.base.codec import Checked
 from simsched.base.errors import MissingDependencyError, SimschedError, SimulationError, UnknownNameError
 from simsched.base.limits import require_count
-from simsched.base.shown import as_html
-from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
+from simsched.base.views import as_html
+from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, bind
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Array, Layout, launches_of, layout_of
-from simsched.simulator.workload import Jitter, demand, factors, launch_devices
+from simsched.simulator.demand import Jitter, demand, factors, launch_devices
+from simsched.simulator.layout import Array, Layout, launches_of, layout_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,7 +77,7 @@ def simulate(
 
     Notes
     -----
-    The model is leftover dispatch with fluid rate sharing, see the design section of the README.
+    The model is leftover dispatch with fluid rate sharing, see ``docs/model.md``.
     A kernel alone on an idle device takes exactly its share of its operator's time. O(E log E) for E
     instructions, plus an event per wave of blocks while two kernels interleave.
 
@@ -86,7 +86,7 @@ def simulate(
     .. [1] Amert, Otterness, Yang, Anderson, Smith, "GPU scheduling on the NVIDIA TX2: hidden
        details revealed", RTSS 2017, doi:10.1109/RTSS.2017.00017 (dispatch rules).
     """
-    schedule, cluster = upon(cluster, schedule)
+    schedule, cluster = bind(schedule, cluster)
     program = program_for(schedule, cluster)
     if engine not in _ENGINES:
         raise UnknownNameError("engine", engine, list(_ENGINES))
@@ -102,7 +102,7 @@ def simulate(
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(layout, launches, drawn).run()
+        return Reference(program, layout, launches, drawn).run()
     makespan = float(layout.makespans(launches, drawn)[0])
     return Trace.deferred(program, cluster, makespan, lambda: layout.trace_columns(launches, drawn))  # by a second run
 
@@ -222,7 +222,7 @@ def simulate_many(
     (10, 1)
     """
     require_samples("n", n, workers, jitter, rng)
-    schedule, cluster = upon(cluster, schedule)
+    schedule, cluster = bind(schedule, cluster)
     layout = layout_of(program_for(schedule, cluster), cluster)
     launches = launches_of(layout, cost)
     generator = np.random.default_rng(rng)
@@ -285,7 +285,7 @@ def simulate_batch(
 
     def run(place: int) -> float:
         try:
-            schedule, bare = upon(cluster, schedules[place])
+            schedule, bare = bind(schedules[place], cluster)
             layout = Layout(program_for(schedule, bare), bare)  # thousands of them: none is kept
             return float(layout.makespans(launches_of(layout, cost))[0])
         except SimschedError as error:

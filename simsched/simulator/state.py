@@ -1,4 +1,8 @@
-"""The memory of a run: `State`, and the rows of its tables."""
+"""The memory of a run: `State`, its parts, and their rows.
+
+A part is a table that one concern reads and writes: the clock, the program, the hosts, the events, the lanes, the
+devices, the links, the collectives, the record and the samples. Functions take the parts that they touch.
+"""
 
 from typing import Final
 
@@ -59,7 +63,7 @@ class ExchangeState(Row):
     solo: f8  # us that the links need
     stretch: f8  # its time divided by `solo`
     ready: f8  # us at which the last rank could start
-    first: i4  # it crosses `exchange_channels[first:end]`
+    first: i4  # it crosses `channels[first:end]`
     end: i4
     first_member: i4  # its ranks are `member_lane[first_member:end_member]`
     end_member: i4
@@ -81,7 +85,7 @@ class Later(Row):
 
     time: f8
     key: i8  # 8 x a running number + the phase
-    who: i4
+    process: i4
 
 
 class Lane(Row):
@@ -206,115 +210,179 @@ class LoadPoint(Row):
     device: i4
 
 
-class State(Table):
-    """A run: its program and platform, the present instant, later processes, and the recorded spans."""
+class ClockTable(Table):
+    """The present instant, the processes that continue in it or later, and the numbers that processes have.
 
-    # the program
+    Lanes come first, then host threads, timers of devices, the timer of links, dispatchers of devices, the sharing of
+    links, and collectives. A process waits in one list, is in one queue of the instant, or continues at a later time.
+    """
+
+    now: f8
+    limit: f8  # events that are due by then belong to this instant
+    count: i8
+    n_later: i8
+    n_processes: i8
+    first_host: i8  # number of the process of the first host thread; the next four likewise
+    first_timer: i8
+    first_dispatcher: i8
+    link_sharing: i8
+    first_collective: i8
+    n_timers: i8  # a power of 2 with room for the timers of devices and links
+    later: Rows[Later] = length("n_processes")  # heap by time, then key
+    queues: Column[i4] = length(f"{PHASES}")  # the last process of each phase of this instant, see `clock.join`
+    next: Column[i4] = length("n_processes")  # of each process in a list: the next one
+    timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
+
+
+class ProgramTable(Table):
+    """The program: a column for each attribute of an instruction."""
+
+    n: i8
     captured: i8
-    ahead: i8  # only one thread acts on each device
-    thread_ptr: Column[i8]
-    action: Column[i1]  # of each instruction, like the next three columns
+    action: Column[i1]
     argument: Column[i4]
     place: Column[i4]  # device
     lane_of: Column[i4]  # -1: no lane
+    join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
+    launch_op: Column[i4]  # operator of each launch
+    copy_op: Column[i4]  # operator of each copy
+
+
+class HostTable(Table):
+    """Host threads, and the time that they need for instructions."""
+
+    n: i8
+    ahead: i8  # only one thread acts on each device
+    thread_ptr: Column[i8]
     cost: Column[f8]  # us of each action on each device
+    barrier_many: Column[f8]  # us of a barrier after several busy streams, of each device
     lead: Column[f8]  # us of the host before each instruction, if some have times of their own
     own: Column[f8]  # then us of each instruction; NaN: the host time of its device
-    barrier_many: Column[f8]  # us of a barrier after several busy streams, of each device
-    join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
+    rows: Rows[Host] = length("n")
+
+
+class EventTable(Table):
+    """Events: of the program, each reached and then each issued, and devices without outstanding kernels."""
+
+    n: i8  # events of the program
+    n_devices: i8
+    rows: Rows[Event] = length("2 * n + n_devices")
+
+
+class LaneTable(Table):
+    """Streams of devices, the instructions that are issued to them, and the hardware queues that they share."""
+
+    n: i8
+    n_items: i8
+    n_connections: i8
+    rows: Rows[Lane]
+    items: Rows[Item] = length("n_items")  # instructions on each lane, with room for all of them
+    connections: Rows[Connection]
+    passing: Column[i4] = length("n_items if n_connections else 0")
+
+
+class DeviceTable(Table):
+    """Devices, the kernels on them, and the progress of the kernel or the copy of each lane."""
+
+    n: i8
+    n_partitions: i8
+    n_lanes: i8
+    n_works: i8  # number of lanes and collectives
+    width: i8  # lanes that launch on a device
+    n_results: i8  # length of `results`
+    rows: Rows[DeviceState]
     launches: Rows[LaunchDemand]
-    launch_op: Column[i4]
-    copy_op: Column[i4]
+    interference: Column[f8]  # 4 per device
+    room: Rows[Room]  # of each device, then of each partition
+    free: Rows[Room] = length("n + n_partitions")
+    queued: Column[i4] = length("n * width")  # lanes whose kernels have blocks to issue, by order of dispatch
+    running: Column[i4] = length("n * width")  # lanes whose kernels are on the device, by launch
+    work: Rows[LaneWork] = length("n_works")  # of each lane, then of each collective: its flow
+    cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
+    crowds: Rows[Crowd]  # of each device
+    shares: Rows[Share] = length("n_lanes + 1")  # scratch memory: of the kernels on a device, and its copies
+    results: Column[i4] = length("n_lanes")  # of some functions: lanes whose kernels end, or whose ranks become ready
+
+
+class LinkTable(Table):
+    """Links, the copies that cross them, and the flows that move at present.
+
+    Channels are directions of links, then ports of devices, then copy engines of devices; the engine of each flow
+    follows these.
+    """
+
+    n_devices: i8
+    n_channels: i8
+    most_flows: i8
+    most_crossings: i8
+    first_collective: i8  # number of the first flow that is a collective's; copies have the numbers of their lanes
+    sharing: i8
+    n_flows: i8
+    n_loaded: i8
     copy_device: Column[i4]
     copy_nbytes: Column[f8]
     copy_exact: Column[f8]
     copy_route: Column[i4]
     routes: Rows[CopyRoute]
     route_channels: Column[i4]
-    exchanges: Rows[ExchangeState]  # of each collective of the graph
-    exchange_channels: Column[i4]
-    exchange_weights: Column[f8]  # bytes on the channel for each byte of a rank
-    interference: Column[f8]  # 4 per device
-    room: Rows[Room]  # of each device, then of each partition
-
-    # sizes
-    n_instructions: i8
-    n_ops: i8
-    n_lanes: i8
-    n_hosts: i8
-    n_devices: i8
-    n_events: i8
-    n_connections: i8
-    n_exchanges: i8
-    n_members: i8  # number of ranks of all collectives
-    n_partitions: i8
-    n_timers: i8  # a power of 2 with room for the timers of devices and links
-    # channels of links, then ports of devices, then copy engines of devices; the engine of each flow follows these
-    n_channels: i8
-    most_flows: i8
-    most_crossings: i8
-    width: i8  # lanes that launch on a device
-
-    # samples
-    sample: i8
-    n_samples: i8
-    jittered: i8
-    factors: Column[f8]  # of the time of each operator, for each sample
-    makespans: Column[f8]
-
-    # the clock
-    now: f8
-    limit: f8  # events that are due by then belong to this instant
-    makespan: f8
-    status: i8
-    count: i8
-    n_later: i8
-    later: Rows[Later] = length("n_lanes + n_hosts + n_exchanges + 1")  # heap by time, then key
-    queues: Column[i4] = length(f"{PHASES}")  # the last process of each phase of this instant, see `join`
-    # of each process in a list: the next one
-    next: Column[i4] = length("n_lanes + n_hosts + 2 * n_devices + 2 + n_exchanges")
-    timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
-
-    # hosts and streams
-    hosts: Rows[Host] = length("n_hosts")
-    events: Rows[Event] = length(
-        "2 * n_events + n_devices"
-    )  # reached, then issued, then devices without outstanding kernels
-    lanes: Rows[Lane]
-    items: Rows[Item] = length("n_instructions")  # instructions on each lane, with room for all of them
-    connections: Rows[Connection]
-    passing: Column[i4] = length("n_instructions if n_connections else 0")
-
-    # devices
-    devices: Rows[DeviceState]
-    free: Rows[Room] = length("n_devices + n_partitions")
-    queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
-    running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
-    work: Rows[LaneWork] = length("n_lanes + n_exchanges")  # of each lane, then of each collective: its flow
-    cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
-    crowds: Rows[Crowd]  # of each device
-    shares: Rows[Share] = length("n_lanes + 1")  # scratch memory: of the kernels on a device, and its copies
-    over: Column[i4] = length("max(n_lanes, n_devices)")  # a result: lanes whose kernels or copies end, or devices
-    n_ready: i8
-    member_lane: Column[i4] = length("n_members")  # of each rank that has arrived
-    member_time: Column[f8] = length("n_members")  # us at which it arrived
-
-    # links
-    sharing: i8
-    n_flows: i8
-    n_loaded: i8
-    flows: Column[i4] = length("most_flows")  # lanes whose copies move bytes, in the order in which they began
+    flows: Column[i4] = length("most_flows")  # numbers of flows, in the order in which they began
     channels: Rows[Channel]
     live: Column[i4] = length("n_channels + most_flows")
     crossings: Rows[FlowPath] = length("most_flows")  # by flow
     crossed: Column[i4] = length("most_crossings")
     weights: Column[f8] = length("most_crossings")  # bytes on a channel for each byte of the flow
     loaded: Column[i4] = length("n_devices")  # devices that copies load
+    results: Column[i4] = length(
+        "max(most_flows, n_devices)"
+    )  # of some functions: flows that end, or devices with a new load
 
-    # spans and load curves, if they are recorded
-    recording: i8
+
+class CollectiveTable(Table):
+    """Collectives of the graph, and the ranks that have arrived."""
+
+    n: i8
+    n_members: i8  # number of ranks of all collectives
+    rows: Rows[ExchangeState]
+    channels: Column[i4]
+    weights: Column[f8]  # bytes on the channel for each byte of a rank
+    member_lane: Column[i4] = length("n_members")  # of each rank that has arrived
+    member_time: Column[f8] = length("n_members")  # us at which it arrived
+
+
+class RecordTable(Table):
+    """Spans and load curves, if they are recorded."""
+
+    active: i8
     n_spans: i8
     n_points: i8
     point_room: i8
     spans: Rows[SpanRecord]
     points: Rows[LoadPoint]  # of the load curves of all devices, by time
+
+
+class SampleTable(Table):
+    """Samples of operator times, and the makespan of each."""
+
+    at: i8  # the present one
+    n: i8
+    jittered: i8
+    n_ops: i8
+    factors: Column[f8]  # of the time of each operator, for each sample
+    makespans: Column[f8]
+
+
+class State(Table):
+    """A run: its status, its makespan, and its parts."""
+
+    status: i8
+    makespan: f8
+    clock: ClockTable
+    program: ProgramTable
+    hosts: HostTable
+    events: EventTable
+    lanes: LaneTable
+    devices: DeviceTable
+    links: LinkTable
+    collectives: CollectiveTable
+    record: RecordTable
+    samples: SampleTable

@@ -17,7 +17,7 @@ from report.browser import Opened, launched
 
 import simsched as ss
 import workloads
-from simsched.base.jit.native import to_object
+from simsched.base.jit.machine_code import to_object
 from simsched.base.jit.pieces import all_pieces
 
 ROOT = Path(ss.__file__).parent.parent

@@ -11,7 +11,7 @@ from simsched.model.backend import prepare
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
 from simsched.model.trace import measured_trace, spans_of
-from simsched.simulator.workload import solo_units
+from simsched.simulator.demand import solo_units
 
 PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)
 HIDDEN = {

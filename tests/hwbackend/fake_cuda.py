@@ -618,6 +618,9 @@ class FakeTorchCuda:
     def current_stream(self, device):
         return next(iter(self.cuda._streams))
 
+    def is_current(self, device):
+        return True
+
     def keep_for(self, tensor, stream):
         self.cuda.count["keep"] += 1
 

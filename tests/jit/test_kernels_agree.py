@@ -14,7 +14,7 @@ from simsched.base.errors import DeadlockError, ScheduleError
 from simsched.base.jit.pieces import running
 from simsched.model.costmodel import default_cost
 from simsched.model.lowering import OPTIONS, Lowering
-from simsched.model.lowering.kernels import VectorClock
+from simsched.model.lowering.native import VectorClock
 from simsched.schedulers.search import Candidate
 from simsched.schedulers.search.walk import Walk
 from simsched.schedulers.stage_costs import StageFormula

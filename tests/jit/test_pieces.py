@@ -12,16 +12,17 @@ import pytest
 
 import simsched
 from simsched.base.errors import SimschedError
-from simsched.base.jit import Column, Row, Rows, Table, f8, i8, length, native, piece, pieces
-from simsched.base.jit.tables import digest_of
+from simsched.base.jit import Column, Row, Rows, Table, f8, i8, length, machine_code, native, piece, pieces
+from simsched.base.jit.functions import digest_of
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
-from simsched.base.jit import Table, i8, piece
+from simsched.base.jit import Table, i8, native, piece
 from tiny_numbers import FACTOR
 class Pair(Table):
     given: i8
     found: i8
+@native
 def times(number: int) -> int:
     return FACTOR * number
 @piece("test")
@@ -45,6 +46,7 @@ class Total(Table):
     values: Column[f8] = length("n")
 
 
+@native
 def _plus(a: float, b: float) -> float:
     return a + b
 
@@ -84,7 +86,7 @@ def use(tmp_path):
 @pytest.fixture
 def load(monkeypatch, tmp_path):
     """Use the piece as a new process does; returns what code was made for that."""
-    made, usual = [], native.to_object
+    made, usual = [], machine_code.to_object
 
     def to_object(assembly, how, **options):
         made.append(how)
@@ -102,7 +104,7 @@ def load(monkeypatch, tmp_path):
                     thread.join()
         return made
 
-    monkeypatch.setattr(native, "to_object", to_object)
+    monkeypatch.setattr(machine_code, "to_object", to_object)
     monkeypatch.setattr(pieces, "folders", lambda: [tmp_path])
     with pieces.running(""):
         yield load
@@ -136,7 +138,9 @@ def test_rows_that_a_file_does_not_name_count_by_the_tables_that_have_them():
     for row in (Before, After):
         table = type("Whole", (Table,), {"__annotations__": {"rows": Rows[row]}})
         digests.add(digest_of({"x": SimpleNamespace(source="", names={"__name__": "x", "Whole": table})}))
-    assert len(digests) == 2
+        nest = type("Nest", (Table,), {"__annotations__": {"whole": table, "n": i8}})
+        digests.add(digest_of({"x": SimpleNamespace(source="", names={"__name__": "x", "Nest": nest})}))
+    assert len(digests) == 4
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "rubbish"])
@@ -216,13 +220,13 @@ def test_what_runs_long_is_optimised_meanwhile(load, monkeypatch, tmp_path):
 
 LATE = """
 import threading
-from simsched.base.jit import native, pieces
-made = native.to_object
+from simsched.base.jit import machine_code, pieces
+made = machine_code.to_object
 def late(assembly, how, **options):
     if how == "O3":
         threading.main_thread().join()
     return made(assembly, how, **options)
-native.to_object, pieces._PATIENCE = late, -1.0
+machine_code.to_object, pieces._PATIENCE = late, -1.0
 """
 
 
@@ -252,7 +256,7 @@ def test_folders(monkeypatch, tmp_path):
 def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
     """Code that takes 0.2 s to make takes no running time."""
     monkeypatch.setattr(pieces, "folders", lambda: [tmp_path])
-    made = native.to_object
+    made = machine_code.to_object
 
     def slowly(*arguments, **options):
         threading.Event().wait(0.2)
@@ -260,7 +264,7 @@ def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
         return made(*arguments, **options)
 
     during = []
-    monkeypatch.setattr(native, "to_object", slowly)
+    monkeypatch.setattr(machine_code, "to_object", slowly)
     before = pieces.running_time()
     pieces.NativePiece(add.function, "test")(Total(n=0))
     after = pieces.running_time()

@@ -9,7 +9,7 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.base.jit import native
+from simsched.base.jit import machine_code
 from simsched.base.jit.pieces import all_pieces
 
 ROOT = Path(ss.__file__).parent.parent
@@ -20,7 +20,7 @@ GRAPH, CLUSTER = workloads.random_layered(n_ops=8, n_layers=3, rng=3), ss.Cluste
 @pytest.fixture
 def slow_code(monkeypatch):
     """All code has to be loaded anew, each piece for longer than the limit, by the clock; alarms ring meanwhile."""
-    usual, clock, seconds = native.link, time.perf_counter, [0.0]
+    usual, clock, seconds = machine_code.link, time.perf_counter, [0.0]
 
     def link(symbol, data):
         seconds.append(seconds[-1] + 2 * LIMIT)
@@ -33,7 +33,7 @@ def slow_code(monkeypatch):
     for name in ("perf_counter", "monotonic"):
         for module in [time, *(module for key, module in sys.modules.items() if key.startswith("simsched."))]:
             monkeypatch.setattr(module, name, late, raising=False)
-    monkeypatch.setattr(native, "link", link)
+    monkeypatch.setattr(machine_code, "link", link)
     for piece in all_pieces(ROOT):
         monkeypatch.setattr(piece, "_natives", {})
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)

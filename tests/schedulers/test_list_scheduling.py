@@ -16,8 +16,8 @@ from simsched.model.cluster.device import OVERHEADS
 from simsched.schedulers import list_scheduling, schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft
+from simsched.schedulers.instance import Instance
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
-from simsched.schedulers.listing import Instance
 from simsched.schedulers.peft import optimistic_costs, peft
 from simsched.simulator import simulate
 

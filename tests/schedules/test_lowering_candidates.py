@@ -9,7 +9,7 @@ from program_order import broken
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule
 from simsched.model.lowering import OPTIONS, Lowering
-from simsched.model.lowering.kernels import VectorClock
+from simsched.model.lowering.native import VectorClock
 from simsched.model.program import COPY, LAUNCH, SYNC, WAIT
 
 QUAD = Cluster.preset("a100", 4)

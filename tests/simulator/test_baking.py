@@ -11,7 +11,7 @@ from simsched.model.graph.beside import side_by_side
 from simsched.model.graph.rearranged import with_times
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.workload import bake, placed_operator_times
+from simsched.simulator.demand import bake, placed_operator_times
 
 PAIR = Cluster.preset("a100", 2)
 

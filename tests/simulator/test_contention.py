@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
-from simsched.simulator.workload import demand
+from simsched.simulator.demand import demand
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 

@@ -9,7 +9,7 @@ import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.experiments.documents import DOCUMENTS
 from simsched.experiments.rows import Sampling
-from simsched.experiments.whatif.better import Robustness, robust
+from simsched.experiments.whatif.robust import Robustness, robust
 from simsched.experiments.whatif.whatif import sweep, what_if
 
 BARE = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)

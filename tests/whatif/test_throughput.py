@@ -13,7 +13,7 @@ import simsched as ss
 from simsched.base.errors import WhatIfError
 from simsched.experiments.whatif.throughput import repeat, steady_period, throughput
 from simsched.model import Work
-from simsched.simulator.workload import placed_operator_times
+from simsched.simulator.demand import placed_operator_times
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

@@ -6,8 +6,8 @@ from small import chain, convolutions, made, merging, one_stream, operators, pla
 import simsched as ss
 from simsched.base.errors import ClusterError, SimulationError, UnknownNameError, WhatIfError
 from simsched.experiments.whatif import parse_change
+from simsched.experiments.whatif.rewiring import fuse_operators, remove_operators
 from simsched.experiments.whatif.whatif import value_of
-from simsched.experiments.whatif.world import fuse_operators, remove_operators
 
 FREE = ss.Cluster.preset("a100").without_overheads()
 PAIR = ss.Cluster.preset("a100", 2).without_overheads()

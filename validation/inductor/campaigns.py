@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import torch
 
 from hwbackend.inductor.doors import compile_inductor
 from hwbackend.inductor.plan import StreamPlan
+from validation.inductor.caches import keep_answers
 from validation.inductor.drawn import BROKEN, drawn_wrappers, ordered
 from validation.inductor.expected import is_broken
 from validation.inductor.fake_gpu import wrapper_of
@@ -16,7 +18,9 @@ from validation.inductor.models import CHANGING, MODELS, SHARED, network
 from validation.inductor.races import kernels_of, names_of, races
 
 _APART: Final = {"allow_buffer_reuse": False, "inplace_buffers": False}
+_BACKWARD: Final = 5  # orders of a backward pass for each one of the forward pass
 Line = tuple[str, bool]
+Orders = tuple[tuple[int, ...], ...]
 
 
 def compare_kernels(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
@@ -36,6 +40,7 @@ def count_races(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
     A broken plan need not go wrong: a program without frees has none too early. So the plan itself says whether it can
     (`is_broken`), and the checker has to say the same of the wrapper.
     """
+    keep_answers()
     for name in MODELS:
         module, x = network(name)
         counts = [len(races(drawn.text)) for drawn in drawn_wrappers(module, [x], count, goes_on)]
@@ -58,24 +63,39 @@ def count_races(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
 
 
 def run_orders(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
-    """Run models in random orders: in inference, in training, with dynamic shapes; those that write to buffers, too."""
+    """Run models in random orders: in inference, in training, with dynamic shapes; those that write to buffers, too.
+
+    So many runs of each, on one core; in training each order of the forward pass has several of the backward pass.
+    """
     torch.set_num_threads(1)
+    keep_answers()
+    total = set[tuple[str, str, Orders]]()
     for name in (*MODELS, *CHANGING):
         for kind in ("inference", "training", "dynamic"):
             if name in CHANGING and kind == "training":
                 continue  # what it writes to is in its gradient
             wanted = _values(name, lambda module, options: torch.compile(module, **options), kind)
-            runs = list(split_runs(partial(_reordered, wanted, name, kind), count, goes_on))
+            run = partial(_reordered, wanted, name, kind)
+            first = run(lambda: count)  # compiles the kernels, and the processes of the others have them
+            if kind == "training":
+                counts: tuple[int, ...] = (ceil(count / _BACKWARD), _BACKWARD)
+            else:
+                counts = (count,)
+            runs = [first, *split_runs(run, counts, goes_on)]
             equal = sum(is_equal for is_equal, _ in runs)
-            changed = len({order for _, orders in runs for order in orders})
-            yield f"{name}, {kind}: equal in {equal} of {len(runs)} runs of {changed} orders", equal == count
+            orders = {(name, kind, orders) for _, orders in runs}
+            total |= orders
+            yield (
+                f"{name}, {kind}: equal in {equal} of {len(runs)} runs of {len(orders)} orders, {len(total)} in all",
+                equal == len(runs) > count,
+            )
 
 
-def _reordered(wanted: list[Any], name: str, kind: str, number: Callable[[], int]) -> tuple[bool, list[Any]]:
+def _reordered(wanted: list[Any], name: str, kind: str, number: Callable[[], int]) -> tuple[bool, Orders]:
     """Return whether a run in a random order has the same values, and the orders of its graphs."""
     plans: list[StreamPlan] = []
     got = _values(name, lambda module, options: ordered(module, number, plans, **options), kind)
-    return len(got) == len(wanted) and all(map(torch.equal, got, wanted)), [plan.order for plan in plans]
+    return len(got) == len(wanted) and all(map(torch.equal, got, wanted)), tuple(plan.order for plan in plans)
 
 
 def _values(name: str, compiled: Callable[[Any, dict[str, Any]], Any], kind: str) -> list[Any]:

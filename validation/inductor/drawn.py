@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -17,18 +18,18 @@ BROKEN: Final = ("no waits", "no kept buffers", "reuse")
 
 
 Seed = np.random.Generator | int | Callable[[], int]
-"""A function is asked for its number when the first plan is drawn."""
+"""A function is asked for its number whenever a plan is drawn."""
 
 
 def drawn_planner(rng: Seed, streams: int) -> Planner:
     """Return a planner of random topological orders on random streams."""
-    given = rng
-    drawing: list[np.random.Generator] = []
+    if callable(rng):
+        generators: Iterator[np.random.Generator] = map(np.random.default_rng, iter(rng, None))
+    else:
+        generators = repeat(np.random.default_rng(rng))
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        if not drawing:
-            drawing.append(np.random.default_rng(given() if callable(given) else given))
-        (rng,) = drawing
+        rng = next(generators)
         missing = np.bincount(graph.dst, minlength=len(graph))
         ready = [i for i in range(len(graph)) if not missing[i]]
         order: list[int] = []

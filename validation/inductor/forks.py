@@ -3,7 +3,7 @@
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -13,7 +13,9 @@ class _NumbersUsedError(BaseException):
     """Ends the run in the first process, whatever handles exceptions on the way."""
 
 
-def split_runs(run: Callable[[Callable[[], int]], T], count: int, goes_on: Callable[[], bool]) -> Iterator[T]:
+def split_runs(
+    run: Callable[[Callable[[], int]], T], count: int | Sequence[int], goes_on: Callable[[], bool]
+) -> Iterator[T]:
     """Yield the results of a function for each of the first numbers.
 
     Parameters
@@ -22,7 +24,8 @@ def split_runs(run: Callable[[Callable[[], int]], T], count: int, goes_on: Calla
         Is given a function that returns the number, and calls it where runs begin to differ. From there on each
         number is a process of its own, one at a time.
     count
-        Numbers, from 0.
+        Numbers, from 0. Several counts are for several such places: each process at one of them has so many processes
+        at the next, and there a number is the last one that was drawn. Later calls return it again.
     goes_on
         Whether another one may begin.
 
@@ -31,14 +34,15 @@ def split_runs(run: Callable[[Callable[[], int]], T], count: int, goes_on: Calla
     RuntimeError
         If a run fails, or never asks for its number.
     """
+    counts = (count,) if isinstance(count, int) else tuple(count)
     results: list[tuple[bool, Any]] = []
     pipe: list[int] = []
     own: list[int] = []
 
     def number() -> int:
-        if own:
-            return own[0]
-        for k in range(count):
+        if len(own) == len(counts):
+            return own[-1]
+        for k in range(counts[len(own)]):
             if not goes_on():
                 break
             into, out = os.pipe()
@@ -47,28 +51,30 @@ def split_runs(run: Callable[[Callable[[], int]], T], count: int, goes_on: Calla
                 os.close(into)
                 pipe.append(out)
                 own.append(k)
+                results.clear()
                 return k
             os.close(out)
             with os.fdopen(into, "rb") as file:
                 text = file.read()
             os.waitpid(child, 0)
-            results.append(pickle.loads(text) if text else (False, "it ended without a result"))
+            results.extend(pickle.loads(text) if text else [(False, "it ended without a result")])
         raise _NumbersUsedError
 
     try:
-        result: tuple[bool, Any] = (True, run(number))
+        results.append((True, run(number)))
+        is_asked = bool(own)
     except _NumbersUsedError:
-        pass
+        is_asked = True
     except BaseException as error:
         if not own:
             raise
-        result = (False, f"{type(error).__name__}: {error}")
+        results.append((False, f"{type(error).__name__}: {error}"))
     if own:
         sys.stdout.flush()
-        with os.fdopen(pipe[0], "wb") as file:
-            pickle.dump(result, file)
+        with os.fdopen(pipe[-1], "wb") as file:
+            pickle.dump(results, file)
         os._exit(0)
-    if count and goes_on() and not results:
+    if not is_asked:
         raise RuntimeError("a run never asks for its number, so that all are the same")
     for good, value in results:
         if not good:

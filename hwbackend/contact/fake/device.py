@@ -37,7 +37,7 @@ from simsched.model.backend import prepare
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Spans, measured_trace, spans_of
 from simsched.simulator import simulate
-from simsched.simulator.workload import demand_on
+from simsched.simulator.demand import demand_on
 
 _SYNCHRONISED: Final = 8e-6  # s of a host's wait after each repeat
 _COLD: Final = 0.1  # s without work after which the clock is low again

@@ -1,7 +1,8 @@
 """Section: what compilation gains on networks of PyTorch, alone and on streams. Not run on a device yet.
 
-Each network is timed as eager calls, as one captured graph, by `apply` on streams, and by Inductor: as it is, captured,
-and with its kernels on streams.
+Each network is timed as eager calls, as a captured graph, by `apply` on one stream and on several, and by Inductor: as
+it is, captured, and with its kernels on streams. Captured graphs have their input copied in, and are not asked for
+copies of their output.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from hwbackend.contact.device import UnsupportedError
 from hwbackend.contact.sections.item import Bench, ContactItem, Json
+from hwbackend.inductor.backend import simsched_backend
 from hwbackend.torch.apply import apply
 from hwbackend.torch.devices import require_torch
 from simsched.model import Cluster
@@ -114,44 +116,43 @@ def _require_gpu(bench: Bench) -> None:
 def _plain_ways(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes a call of the network as it is."""
 
-    def streams() -> Callable[[], Any]:
+    def streams(scheduler: str) -> Callable[[], Any]:
         graph = from_module(module, x)
-        plan = schedule(graph, cluster, _SCHEDULER).like(execution="graph", scheduler=_SCHEDULER)
-        return partial(apply(module, x, plan), x)
+        plan = schedule(graph, cluster, scheduler).like(execution="graph", scheduler=scheduler)
+        return partial(apply(module, x, plan, copies=False), x)
 
     return {
         "eager": lambda: partial(module, x),
-        "captured": lambda: _capture(torch, partial(module, x)),
-        "streams": streams,
+        "captured": lambda: _capture(torch, module, x),
+        "one stream": lambda: streams("sequential"),
+        "streams": lambda: streams(_SCHEDULER),
     }
 
 
 def _inductor_ways(torch: Any, module: Any, x: Any, _cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes a call of the network by Inductor."""
-
-    def inductor() -> Callable[[], Any]:
-        return partial(torch.compile(module), x)
-
     return {
-        "inductor": inductor,
-        "inductor, captured": lambda: _capture(torch, inductor()),
-        "inductor, streams": lambda: partial(torch.compile(module, backend="simsched"), x),
+        "inductor": lambda: partial(torch.compile(module), x),
+        "inductor, captured": lambda: _capture(torch, torch.compile(module), x),
+        "inductor, streams": lambda: partial(torch.compile(module, backend=simsched_backend), x),
     }
 
 
-def _capture(torch: Any, call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a call that replays a captured one and returns its output."""
+def _capture(torch: Any, module: Callable[[Any], Any], x: Any) -> Callable[[], Any]:
+    """Return a call that copies the input, replays a captured call, and returns its output."""
+    memory = x.clone()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            call()
+            module(memory)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        output = call()
+        output = module(memory)
 
     def replay() -> Any:
+        memory.copy_(x)
         graph.replay()
         return output
 

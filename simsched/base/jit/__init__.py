@@ -1,11 +1,13 @@
 """Native code: typed Python functions over tables, compiled to machine code, or run as plain Python.
 
-`tables` is the memory and finds the kernels, `compiler` translates them; `pieces` makes, keeps and runs machine code.
+`tables` is the memory, `functions` marks native functions, `compiler` translates them; `pieces` makes, keeps and runs
+machine code.
 With ``SIMSCHED_JIT=0`` nothing is compiled.
 """
 
+from simsched.base.jit.functions import CompileError, native, wrapped
 from simsched.base.jit.pieces import piece, running_time
-from simsched.base.jit.tables import Column, CompileError, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
+from simsched.base.jit.tables import Column, Row, Rows, Table, f8, i1, i4, i8, length
 
 __all__ = [
     "Column",
@@ -18,6 +20,7 @@ __all__ = [
     "i4",
     "i8",
     "length",
+    "native",
     "piece",
     "running_time",
     "wrapped",

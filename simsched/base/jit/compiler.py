@@ -1,8 +1,8 @@
-"""A compiler for kernels: typed Python functions over tables become LLVM assembly, a piece at a time.
+"""A compiler for native functions: typed Python over tables becomes LLVM assembly, a piece at a time.
 
-A piece is a function of one table and all the kernels it calls. Their source is parsed by `ast`; parameters have the
-types of their annotations, locals that of what is assigned to them first. What is not in the subset is refused with
-file and line. `docs/background/kernels.md` is for readers of this file.
+A piece is a function of one table and all the native functions it calls. Their source is parsed by `ast`; parameters
+have the types of their hints, a local has the type of the first value that is assigned to it. Code outside of the
+subset is refused with file and line. `docs/background/native.md` is for readers of this file.
 """
 
 import ast
@@ -13,16 +13,8 @@ from struct import pack
 from types import FunctionType
 from typing import Any, Final, NamedTuple, cast
 
-from simsched.base.jit.tables import (
-    ColumnKind,
-    CompileError,
-    SourceFile,
-    dtype_of,
-    is_kernel,
-    kind_of,
-    symbol_of,
-    wrapped,
-)
+from simsched.base.jit.functions import CompileError, SourceFile, is_native, signature_of, symbol_of, wrapped
+from simsched.base.jit.tables import ColumnKind, dtype_of
 
 INT = "i64"
 FLOAT = "double"
@@ -55,7 +47,7 @@ declare i64 @llvm.fptosi.sat.i64.f64(double)
 
 
 def compile_piece(entry: FunctionType, units: Mapping[str, SourceFile]) -> str:
-    """Return LLVM assembly of a function of one table and of the kernels that it calls.
+    """Return LLVM assembly of a function of one table and of the native functions that it calls.
 
     Raises
     ------
@@ -65,9 +57,9 @@ def compile_piece(entry: FunctionType, units: Mapping[str, SourceFile]) -> str:
     text = [_INTRINSICS]
     todo = [entry]
     for function in todo:  # which gets longer meanwhile
-        kernel = _FunctionCompiler(units, function)
-        text += kernel.lines(external=function is entry)
-        todo += [each for each in kernel.called if each not in todo]
+        compiler = _FunctionCompiler(units, function)
+        text += compiler.lines(external=function is entry)
+        todo += [callee for callee in compiler.called if callee not in todo]
     return "\n".join([*text, ""])
 
 
@@ -86,7 +78,7 @@ def _llvm(kind: Any) -> str:
 
 
 def _describe_type(kind: Any) -> str:
-    """Return a type as a reader of the kernel knows it."""
+    """Return a type as a reader of the source knows it."""
     if isinstance(kind, ColumnKind):
         return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
     if isinstance(kind, str):
@@ -95,7 +87,7 @@ def _describe_type(kind: Any) -> str:
 
 
 class _FunctionCompiler:
-    """One kernel on its way to LLVM assembly.
+    """One native function on its way to LLVM assembly.
 
     Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
     """
@@ -114,7 +106,7 @@ class _FunctionCompiler:
 
     def lines(self, *, external: bool) -> list[str]:
         """Return the function."""
-        parameters, self._returns = self.signature(self._function)
+        parameters, self._returns = signature_of(self._function)
         for name, kind in parameters.items():
             self._store_local(name, _Value(kind, f"%p.{name}"))
         self._block(self._definition.body)
@@ -124,17 +116,6 @@ class _FunctionCompiler:
         head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
         head += f'@"{symbol_of(self._function)}"({listed}) nounwind {{'
         return [head, *self._slots, *self._code, "}"]
-
-    def signature(self, function: FunctionType) -> tuple[dict[str, Any], Any]:
-        """Return the types of parameters and result by a function's annotations."""
-        kinds = {name: kind_of(annotation) for name, annotation in function.__annotations__.items()}
-        code = function.__code__
-        names = code.co_varnames[: code.co_argcount]
-        for name in (*names, "return"):
-            if kinds.get(name) is None:
-                what = "the result" if name == "return" else f"parameter {name!r}"
-                self._refuse(f"{what} of {function.__name__} needs a type: int, float, bool, a row, table or column")
-        return {name: kinds[name] for name in names}, kinds["return"]
 
     def _refuse(self, why: str) -> Any:
         raise CompileError(f"{self._unit.file}:{self._line}: {why}")
@@ -218,7 +199,7 @@ class _FunctionCompiler:
             self._store_local(node.target.id, new)
         else:
             place = self._place(node.target)
-            self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
+            self._write(place, self._operation(node.op, self._value_at(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
         if node.value:
@@ -293,7 +274,7 @@ class _FunctionCompiler:
 
     def _store_local(self, name: str, value: _Value) -> None:
         if value.kind == NONE:
-            self._refuse(f"{name!r} cannot be None; call the kernel alone")
+            self._refuse(f"{name!r} cannot be None; call the function alone")
         if name not in self._locals:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]
@@ -388,14 +369,19 @@ class _FunctionCompiler:
         return self._get_constant(node)
 
     def _get_attribute(self, node: ast.Attribute) -> _Value:
-        place = self._place(node)
-        if isinstance(place.kind, ColumnKind):
-            return self._get(place)
-        return self._read(place)
+        return self._value_at(self._place(node))
 
     def _get_subscript(self, node: ast.Subscript) -> _Value:
         place = self._place(node)
-        if place.kind in _STORED:
+        if isinstance(node.slice, ast.Slice):  # a column from there on
+            return place
+        return self._value_at(place)
+
+    def _value_at(self, place: _Value) -> _Value:
+        """Return the number or the column at a place; a row or a nested table is its place."""
+        if isinstance(place.kind, ColumnKind):
+            return self._get(place)
+        if isinstance(place.kind, str):
             return self._read(place)
         return place
 
@@ -523,12 +509,14 @@ class _FunctionCompiler:
 
     def _get_call(self, node: ast.Call) -> _Value:
         called = self._static(node.func)
-        if is_kernel(called):
+        if is_native(called):
             return self._call(cast(FunctionType, called), node)
+        if isinstance(called, FunctionType) and called is not wrapped:
+            self._refuse(f"{called.__name__} is not native; mark it @native, or call it from Python")
         arguments = [self._expr(each) for each in node.args]
         kinds = [argument.kind for argument in arguments]
         if node.keywords or not arguments:
-            self._refuse(f"{ast.unparse(node)!r} is not compiled; give its parameters and result types, or {_SUBSET}")
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
         first = arguments[0]
         if called in (max, min) and len(kinds) > 1 and len(set(kinds)) == 1 and kinds[0] in (INT, FLOAT):
             for other in arguments[1:]:  # of equal ones, and beside NaN, the first stays, as in Python
@@ -551,7 +539,7 @@ class _FunctionCompiler:
         return self._refuse(f"{ast.unparse(node)!r} of {types} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
 
     def _call(self, function: FunctionType, node: ast.Call) -> _Value:
-        kinds, result = self.signature(function)
+        kinds, result = signature_of(function)
         if node.keywords or len(node.args) != len(kinds):
             self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them, in this order")
         given = [
@@ -593,6 +581,6 @@ class _FunctionCompiler:
 
 
 _SUBSET: Final = (
-    "kernels have int, float, bool, tables, rows and columns, if, while, for range, calls of kernels,"
+    "native functions have int, float, bool, tables, rows and columns, if, while, for range, calls of such functions,"
     " max, min, abs, floor, ceil, int, float, wrapped"
 )

@@ -1,4 +1,4 @@
-"""Pieces: kernels that Python calls, as machine code that is made when it is needed, and kept on disk.
+"""Pieces: native functions that Python calls, as machine code that is made when it is needed, and kept on disk.
 
 The first call takes code that LLVM has not optimised, which is there in some tenths of a second; a piece that has run
 for some tenths of a second is optimised in a thread meanwhile. Both are the same to the last bit.
@@ -20,17 +20,26 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from simsched.base.errors import MissingDependencyError, SimschedError
 from simsched.base.io import write_file
-from simsched.base.jit.tables import SourceFile, Table, digest_of, symbol_of, units_of
+from simsched.base.jit.functions import (
+    SourceFile,
+    digest_of,
+    native,
+    refuse_function,
+    signature_of,
+    symbol_of,
+    units_of,
+)
+from simsched.base.jit.tables import Table
 from simsched.base.streams import write_to_stderr
 from simsched.base.system import MIB, require_memory
 
 if TYPE_CHECKING:
-    from simsched.base.jit.native import Native
+    from simsched.base.jit.machine_code import Native
 
 T = TypeVar("T", bound=Table)
 
 SWITCH: Final = "SIMSCHED_JIT"
-"""Environment variable: "0" runs kernels as Python, "O0" and "O3" only unoptimised or only optimised code."""
+"""Environment variable: "0" runs native functions as Python, "O0" and "O3" only unoptimised or only optimised code."""
 SHIPPED: Final = Path(__file__).parent / "objects"
 """Where a release has optimised code."""
 MACHINES: Final = {"linux-x86_64": "x86_64-unknown-linux-gnu", "linux-aarch64": "aarch64-unknown-linux-gnu"}
@@ -45,8 +54,14 @@ _how = os.environ.get(SWITCH, "")
 
 
 def piece(task: str) -> Callable[[Callable[[T], None]], "NativePiece[T]"]:
-    """Make a piece of a kernel that takes one table; `task` describes it in a line on stderr."""
-    return lambda function: NativePiece(cast(FunctionType, function), task)
+    """Make a piece of a function of one table, which is native thereby; `task` describes it in a line on stderr.
+
+    Raises
+    ------
+    CompileError
+        If the function takes anything but one table, or returns something; the message names file and line.
+    """
+    return lambda function: NativePiece(cast(FunctionType, native(function)), task)
 
 
 def running_time() -> float:
@@ -68,17 +83,21 @@ def running(how: str) -> Iterator[None]:
 
 
 class NativePiece(Generic[T]):
-    """A kernel as Python calls it, with a table; it lets other threads run.
+    """A native function as Python calls it, with a table; it lets other threads run.
 
     Parameters
     ----------
     function
-        A kernel of one table that returns nothing.
+        A native function of one table that returns nothing.
     task
         Its description.
     """
 
     def __init__(self, function: FunctionType, task: str) -> None:
+        parameters, result = signature_of(function)
+        kinds = list(parameters.values())
+        if result != "void" or len(kinds) != 1 or not (isinstance(kinds[0], type) and issubclass(kinds[0], Table)):
+            refuse_function(function, f"{function.__name__} is a piece, and has to take one table and return None")
         self.function = function
         self.task = task
         self.__doc__ = function.__doc__
@@ -149,14 +168,14 @@ class NativePiece(Generic[T]):
 
     def _files(self, how: str) -> list[Path]:
         """Return where code made on this machine may be, the first choice first."""
-        from simsched.base.jit.native import this_machine
+        from simsched.base.jit.machine_code import this_machine
 
         name = sha256(f"{self.key} {sys.version} {this_machine()}".encode()).hexdigest()[:24]
         return [folder / f"{self.symbol}-{name}.{how}.o" for folder in folders()]
 
     def _find(self, how: str) -> "Native | None":
         """Return code from disk, None if there is none that is whole."""
-        from simsched.base.jit.native import link
+        from simsched.base.jit.machine_code import link
 
         here = f"{sys.platform}-{platform.machine().lower()}"
         if how == "O3":
@@ -170,14 +189,14 @@ class NativePiece(Generic[T]):
 
     def _make(self, how: str) -> "Native":
         """Return code that is made now, and written to disk where that is possible."""
-        from simsched.base.jit import native
+        from simsched.base.jit import machine_code
 
-        data = native.to_object(self.assembly(), how, go_on=_go_on)
+        data = machine_code.to_object(self.assembly(), how, go_on=_go_on)
         for path in self._files(how):
             with suppress(OSError):
                 write_code(path, data)
                 break
-        return native.link(self.symbol, data)
+        return machine_code.link(self.symbol, data)
 
 
 class _EndingError(Exception):
@@ -201,7 +220,7 @@ def _require_compiler() -> None:
         If there is too little to run it.
     """
     try:
-        from simsched.base.jit import native  # noqa: F401
+        from simsched.base.jit import machine_code  # noqa: F401
     except (OSError, ImportError) as error:
         why = str(error).partition("\n")[0].partition(". ")[0]
         raise MissingDependencyError(
@@ -269,7 +288,7 @@ def all_pieces(root: Path) -> Iterator[NativePiece[Any]]:
 
 def ship(folder: Path, root: Path) -> Iterator[Path]:
     """Write the optimised code of all pieces for all `MACHINES`, for a wheel that compiles nothing; yield the files."""
-    from simsched.base.jit.native import to_object
+    from simsched.base.jit.machine_code import to_object
 
     for each in all_pieces(root):
         assembly = each.assembly()

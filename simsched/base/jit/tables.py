@@ -1,22 +1,18 @@
-"""Tables: the memory that kernels work on, declared once, with names and types; and where kernels stand.
+"""Tables: the memory that native functions work on, declared once, with names and types.
 
-A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels
-take a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A
-`SourceFile` has kernels; machine code depends on all files that a kernel's file names, and on nothing else.
+A `Row` is a record of named numbers, a `Table` numbers, columns and further tables. Columns hold numbers or rows.
+Machine code takes a table as the address of its words; interpreted functions take the object. Both see the same memory.
+The words of a nested table are among the words of the table that has it: native code adds an offset to the address.
 """
 
-import ast
 import ctypes
-import linecache
-from collections.abc import Callable, Mapping
-from hashlib import sha256
-from types import CodeType, FunctionType
+import re
+from collections.abc import Callable, Collection, Mapping
+from types import CodeType
 from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
 
 import numpy as np
 import numpy.typing as npt
-
-from simsched.base.errors import SimschedError
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -29,11 +25,13 @@ f8 = Annotated[float, "f8"]
 """A float of 64 bits."""
 
 _KINDS: Final[dict[Any, str]] = {int: "i64", float: "double", bool: "i1", None: "void"}  # as LLVM names them
+_DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}  # by code
+_OF_LENGTHS: Final = ("max", "if", "else")  # words of lengths that are not numbers of the table
 _LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
 
 
 class Column(Generic[T]):
-    """Numbers side by side, as interpreted kernels see them; compiled ones see an address.
+    """Numbers side by side, as interpreted functions see them; machine code sees an address.
 
     Parameters
     ----------
@@ -67,7 +65,7 @@ class Column(Generic[T]):
 
 
 class Rows(Generic[T]):
-    """Rows side by side, as interpreted kernels see them."""
+    """Rows side by side, as interpreted functions see them."""
 
     __slots__ = ("_of", "_views")
 
@@ -112,7 +110,10 @@ class Row:
         self._i = i
 
     def __init_subclass__(cls) -> None:
-        codes = {name: code_of(kind) for name, kind in cls.__annotations__.items()}
+        for name in cls.__annotations__:
+            if hasattr(Row, name) or name in Row.__annotations__:
+                raise TypeError(f"{cls.__name__}: {name!r} is a name that all rows have; take another")
+        codes = {name: _code_of_field(cls, name, _DTYPES) for name in cls.__annotations__}
         cls.dtype = np.dtype(list(codes.items()), align=True)
         cls.fields = {name: (cls.dtype.fields[name][1], code) for name, code in codes.items()}  # type: ignore[index]
         for k, name in enumerate(codes):
@@ -131,9 +132,21 @@ def _field(k: int) -> property:
     return property(lambda row: row._views[k][row._i], write)
 
 
-def code_of(kind: Any) -> str:
-    """Return the code of a number's type: i1, i4, i8 or f8."""
-    return str(kind.__metadata__[0])
+def code_of(annotation: Any) -> str | None:
+    """Return the code of a number of a table by its annotation: i1, i4, i8 or f8; None for another annotation."""
+    for code in getattr(annotation, "__metadata__", ()):
+        if isinstance(code, str) and code in _DTYPES:
+            return code
+    return None
+
+
+def _code_of_field(cls: type, name: str, codes: Collection[str]) -> str:
+    """Return the code of a number that a row or a table declares; refuse another annotation."""
+    annotation = cls.__annotations__[name]
+    code = code_of(annotation)
+    if code is None or code not in codes:
+        raise TypeError(f"{cls.__name__}: {name!r} is one of {', '.join(codes)}, not {annotation}")
+    return code
 
 
 class ColumnKind(NamedTuple):
@@ -143,43 +156,51 @@ class ColumnKind(NamedTuple):
 
 
 def column_of(kind: Any) -> ColumnKind | None:
-    """Return the kind of column of an annotation; None if it is not a column."""
-    if get_origin(kind) not in (Column, Rows):
+    """Return the kind of column of an annotation; None if it is not a column of numbers or rows of tables."""
+    origin = get_origin(kind)
+    if origin is Column:
+        element: Any = code_of(get_args(kind)[0])
+    elif origin is Rows:
+        (element,) = get_args(kind)
+        if not (isinstance(element, type) and issubclass(element, Row)):
+            return None
+    else:
         return None
-    (of,) = get_args(kind)
-    return ColumnKind(of if isinstance(of, type) else code_of(of))
+    return ColumnKind(element) if element else None
 
 
 def kind_of(annotation: Any) -> Any:
-    """Return the type that kernels have for an annotation, None if they have none."""
-    if annotation in _KINDS:
-        return _KINDS[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Row | Table):
-        return annotation
+    """Return the type of native code for an annotation, None if it has none."""
+    if annotation is None or isinstance(annotation, type):
+        if annotation in _KINDS:
+            return _KINDS[annotation]
+        if annotation and issubclass(annotation, Row | Table) and annotation not in (Row, Table):
+            return annotation
+        return None
     return column_of(annotation)
 
 
 def length(expression: str) -> Any:
-    """Let a table make a column where none is given: of so many numbers or rows, computed from its own numbers."""
+    """Let a table make a column where none is given: the number of its rows, computed from the table's numbers."""
     return expression
 
 
 class Table:
-    """Numbers and columns that a piece of machine code works on.
+    """Numbers, columns and nested tables that a piece of machine code works on.
 
-    Subclasses declare numbers (`i8`, `f8`) and columns (`Column[i4]`, `Rows[Device]`). Where no column is given,
-    one with a `length` is made, of zeros; another is missing: kernels see None.
+    Subclasses declare numbers (`i8`, `f8`), columns (`Column[i4]`, `Rows[Device]`) and tables, by their classes. Where
+    no column is given, one with a `length` is made, of zeros; another is missing: native functions see None.
 
     Parameters
     ----------
     values
-        Numbers, 0 where not given, and columns by name: C-contiguous arrays of the declared type, which are used
-        and not copied.
+        Numbers, 0 where not given; columns: C-contiguous arrays of the declared type, which are used and not copied;
+        and of nested tables mappings of their values.
 
     Raises
     ------
     TypeError, ValueError
-        If there is no such number or column, or a column is of another type, not contiguous or too short.
+        If there is no such number, column or table, or a column is of another type, not contiguous or too short.
 
     Examples
     --------
@@ -191,95 +212,203 @@ class Table:
     >>> sums["values"][:] = 1.5
     >>> sums.values[2], sums["values"]
     (1.5, array([1.5, 1.5, 1.5]))
+    >>> class Exam(Table):
+    ...     weight: f8
+    ...     sums: Sums
+    >>> exam = Exam(weight=0.5, sums={"n": 2})
+    >>> exam.sums.total = 7.0
+    >>> exam.weight * exam.sums.total, len(exam.sums["values"])
+    (3.5, 2)
     """
 
-    __slots__ = ("_arrays", "_memory", "_reals", "_seen", "_words", "address")
+    __slots__ = ("_arrays", "_first", "_nested", "_reals", "_seen", "_words", "address")
     fields: ClassVar[dict[str, tuple[int, Any]]]
-    """Of each number and column: its offset in bytes, of a column that of its address; its code or `ColumnKind`."""
-    _made: ClassVar[list[tuple[str, int]]]  # columns with a length, and the bytes of a row
-    _lengths: ClassVar[CodeType]
+    """Offset in bytes and kind of each field: a number and its code, the address of a column and its `ColumnKind`, or
+    the words of a nested table and its class."""
+    _size: ClassVar[int]  # number of words of 64 bits, with the words of nested tables
+    _made: ClassVar[list["_MadeColumn"]]  # columns with a length, with the columns of nested tables
+    _lengths: ClassVar[CodeType | None]  # of these columns, compiled when a table is first made
 
     def __init_subclass__(cls) -> None:
         cls.fields = {}
+        cls._size = 0
         cls._made = []
-        lengths = []
-        for k, (name, annotation) in enumerate(cls.__annotations__.items()):
-            column = column_of(annotation)
-            cls.fields[name] = 8 * k, column or code_of(annotation)
-            if column and name in cls.__dict__:
-                cls._made.append((name, dtype_of(column.element).itemsize))
-                lengths.append(cls.__dict__[name])
-            setattr(cls, name, _column(name) if column else _number(k, code_of(annotation)))
-        cls._lengths = compile(f"[{', '.join(lengths)}]", "<length>", "eval")
+        lengths = {}  # own columns that are made: their places
+        for name, annotation in cls.__annotations__.items():
+            word = cls._size
+            kind = kind_of(annotation)
+            if hasattr(Table, name) or name in Table.__annotations__:
+                raise TypeError(f"{cls.__name__}: {name!r} is a name that all tables have; take another")
+            if isinstance(kind, type) and issubclass(kind, Table):
+                cls._size += kind._size
+                for column in kind._made:
+                    length = _shift_words(column.length, word)
+                    cls._made.append(column._replace(word=word + column.word, length=length))
+                setattr(cls, name, _table(word, kind))
+            elif isinstance(kind, ColumnKind):
+                cls._size += 1
+                if name in cls.__dict__:
+                    lengths[name] = len(cls._made)
+                    cls._made.append(_MadeColumn(cls, name, word, dtype_of(kind.element).itemsize, cls.__dict__[name]))
+                setattr(cls, name, _column(name))
+            else:
+                cls._size += 1
+                kind = _code_of_field(cls, name, ("i8", "f8"))
+                setattr(cls, name, _number(word, kind))
+            cls.fields[name] = 8 * word, kind
+        for name, i in lengths.items():
+            cls._made[i] = cls._made[i]._replace(length=_length_by_words(cls, name, cls._made[i].length))
+        cls._lengths = None
 
     def __init__(self, **values: Any) -> None:
-        words = np.zeros(len(self.fields), np.int64)
+        words = np.zeros(self._size, np.int64)
         self.address = address(words)
         """Where its words lie."""
         self._words = words.data
         self._reals = words.view(np.float64).data
-        self._arrays: dict[str, Array] = {}
-        self._seen: dict[str, Any] = {}
+        # Columns and nested tables by the number of their first word; a nested table shares these with its table.
+        self._first = 0
+        self._arrays: dict[int, Array] = {}
+        self._seen: dict[int, Any] = {}
+        self._nested: dict[int, Table] = {}
+        self._take(type(self), 0, values)
+        self._make()
+
+    def update(self, **values: Any) -> None:
+        """Set some values, given as for a new table; columns of nested tables, too."""
+        self._take(type(self), 0, values)
+
+    def _take(self, table: "type[Table]", first: int, values: Mapping[str, Any]) -> None:
+        """Set the values that are given, of this table or of a nested one whose words begin at a number."""
+        fields = table.fields
         for name, value in values.items():
-            if name not in self.fields:
-                raise TypeError(f"{type(self).__name__} has no {name!r}")
-            if isinstance(self.fields[name][1], str):
-                setattr(self, name, value)
+            if name not in fields:
+                raise TypeError(f"{table.__name__} has no {name!r}")
+            offset, kind = fields[name]
+            word = first + (offset >> 3)
+            if type(kind) is str:
+                numbers = self._words if kind == "i8" else self._reals
+                numbers[word] = value
+            elif type(kind) is ColumnKind:
+                self._put(kind, word, value, table, name)
+            elif isinstance(value, Mapping):
+                self._take(kind, word, value)
             else:
-                self[name] = value
-        self._make(values)
+                raise TypeError(f"{table.__name__}: {name} is a table; give a mapping of its values, not {value!r}")
 
-    def _make(self, values: dict[str, Any]) -> None:
+    def _make(self) -> None:
         """Make the columns that are not given, side by side, and see that those given are long enough."""
-        numbers = {name: self._words[self.fields[name][0] >> 3] for name in self._lengths.co_names if name != "max"}
+        cls = type(self)
+        if cls._lengths is None:
+            cls._lengths = compile(f"[{', '.join(column.length for column in cls._made)}]", "<length>", "eval")
+        lengths = eval(cls._lengths, {"max": max}, {"words": self._words})
         end = 0
-        starts = []
-        for (name, itemsize), n in zip(self._made, eval(self._lengths, {"max": max}, numbers), strict=True):
-            if values.get(name) is None:
-                starts.append((name, end, n))
+        places = []
+        for (table, name, word, itemsize, _), n in zip(cls._made, lengths, strict=True):
+            array = self._arrays.get(word)
+            if array is None:
+                places.append((word, end, n))
                 end += -(-n * itemsize // _LINE) * _LINE
-            elif values[name].size < n:
-                raise ValueError(f"{type(self).__name__}: {name} has {values[name].size} rows, and needs {n}")
-        self._memory = np.zeros(end + _LINE, np.uint8)
-        memory = address(self._memory)
-        begin = -memory % _LINE
-        for name, start, n in starts:
-            self._words[self.fields[name][0] >> 3] = memory + begin + start
-            self._seen[name] = begin + start, n
+            elif array.size < n:
+                raise ValueError(f"{table.__name__}: {name} has {array.size} rows, and needs {n}")
+        memory = np.zeros(end + _LINE, np.uint8)
+        place = address(memory)
+        begin = -place % _LINE
+        for word, start, n in places:
+            self._words[word] = place + begin + start
+            self._seen[word] = memory, begin + start, n
 
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        return dtype_of(self.fields[name][1].element)
+    def _word(self, name: str) -> int:
+        """Return the number of the first word of a field, in the words of the outermost table."""
+        return self._first + (self.fields[name][0] >> 3)
 
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
-        found = self._arrays.get(name)
-        if found is None:
-            (start, n) = self._seen.pop(name)
-            dtype = self._dtype(name)
-            found = self._arrays[name] = self._memory[start : start + n * dtype.itemsize].view(dtype)
-        return found
+        word = self._word(name)
+        array = self._arrays.get(word)
+        if array is None:
+            memory, start, n = self._seen.pop(word)
+            dtype = dtype_of(self.fields[name][1].element)
+            array = self._arrays[word] = memory[start : start + n * dtype.itemsize].view(dtype)
+        return array
 
     def __setitem__(self, name: str, array: Array | None) -> None:
         """Use an array as a column; None: the column is missing."""
-        self._seen.pop(name, None)
-        self._arrays.pop(name, None)
-        if array is not None:
-            if array.dtype != self._dtype(name) or not array.flags.c_contiguous:
-                raise TypeError(f"{type(self).__name__}: {name} is not contiguous {self._dtype(name)}: {array.dtype}")
-            self._arrays[name] = array
+        offset, kind = self.fields[name]
+        self._put(kind, offset >> 3, array, type(self), name)
+
+    def _put(self, kind: ColumnKind, word: int, array: Array | None, table: "type[Table]", name: str) -> None:
+        """Use an array as a column, with a word for its address; the table and the name are for errors."""
+        key = self._first + word
         if array is None:
-            self._words[self.fields[name][0] >> 3] = 0
+            self._words[word] = 0
+            self._arrays.pop(key, None)
         else:
-            self._words[self.fields[name][0] >> 3] = address(array)
+            dtype = dtype_of(kind.element)
+            if array.dtype != dtype or not array.flags.c_contiguous:
+                raise TypeError(f"{table.__name__}: {name} is not contiguous {dtype}: {array.dtype}")
+            self._words[word] = address(array)
+            self._arrays[key] = array
+        if self._seen:
+            self._seen.pop(key, None)
 
     def _view(self, name: str) -> Any:
-        """Return a column as interpreted kernels see it."""
-        found = self._seen.get(name)
-        if not isinstance(found, Column | Rows) and self._words[self.fields[name][0] >> 3]:
+        """Return a column as interpreted functions see it."""
+        word = self._word(name)
+        view = self._seen.get(word)
+        if not isinstance(view, Column | Rows) and self._words[word - self._first]:
             array = self[name].reshape(-1)
             element = self.fields[name][1].element
-            found = self._seen[name] = Column(array) if isinstance(element, str) else element.over(array)
-        return found
+            view = self._seen[word] = Column(array) if isinstance(element, str) else element.over(array)
+        return view
+
+    def _part(self, word: int, kind: "type[Table]") -> Any:
+        """Return a nested table, whose words begin at a number among the words of this one."""
+        table = self._nested.get(self._first + word)
+        if table is None:
+            table = self._nested[self._first + word] = kind.__new__(kind)
+            table.address = self.address + 8 * word
+            table._words = self._words[word : word + kind._size]
+            table._reals = self._reals[word : word + kind._size]
+            table._first = self._first + word
+            table._arrays = self._arrays
+            table._seen = self._seen
+            table._nested = self._nested
+        return table
+
+
+class _MadeColumn(NamedTuple):
+    """A column that a table makes, of the table or of one nested in it."""
+
+    table: type[Table]
+    name: str
+    word: int  # number of the word that has its address
+    itemsize: int  # bytes of a number or a row
+    length: str  # an expression of the words
+
+
+def _length_by_words(table: type[Table], name: str, expression: str) -> str:
+    """Return the length of a column as an expression of the words, given as one of the numbers of its table."""
+
+    def place(match: re.Match[str]) -> str:
+        word = match[0]
+        if word in _OF_LENGTHS:
+            return word
+        offset, kind = table.fields.get(word, (0, None))
+        if kind != "i8":
+            raise TypeError(f"{table.__name__}: the length of {name} names {word!r}, which is no i8 of the table")
+        return f"words[{offset >> 3}]"
+
+    return re.sub(r"[^\W\d]\w*", place, expression)
+
+
+def _shift_words(length: str, first: int) -> str:
+    """Return a length for a table that is nested in another one, where its words begin at a number."""
+    return re.sub(r"words\[(\d+)\]", lambda match: f"words[{int(match[1]) + first}]", length)
+
+
+def _table(word: int, kind: type[Table]) -> property:
+    return property(lambda table: table._part(word, kind))
 
 
 def _column(name: str) -> property:
@@ -298,9 +427,6 @@ def _number(k: int, code: str) -> property:
     return property(lambda table: table._reals[k], write_real)
 
 
-_DTYPES: Final = {code: np.dtype(code) for code in ("i1", "i4", "i8", "f8")}
-
-
 def dtype_of(element: Any) -> np.dtype[Any]:
     """Return how a row or number of a column lies in memory."""
     if isinstance(element, str):
@@ -313,90 +439,3 @@ def address(array: Array) -> int:
     if array.size and array.flags.writeable:  # three times as quick
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
     return int(array.ctypes.data)
-
-
-# Functions over tables, and the files where they stand ---------------------------------------------
-
-
-class CompileError(SimschedError, TypeError):
-    """A kernel is not in the subset that is compiled."""
-
-
-def wrapped(number: int) -> int:
-    """Return a whole number as 64 bits hold it; machine code, where it always is, does nothing here.
-
-    >>> wrapped(1 << 63), wrapped(2**64 + 1)
-    (-9223372036854775808, 1)
-    """
-    return (number + 2**63) % 2**64 - 2**63
-
-
-class SourceFile:
-    """A source file with kernels, parsed when it is first needed.
-
-    Parameters
-    ----------
-    function
-        Any function of the file.
-    """
-
-    def __init__(self, function: FunctionType) -> None:
-        self.file = function.__code__.co_filename
-        self.names = function.__globals__
-        self.source = "".join(linecache.getlines(self.file, self.names))
-        self._found: dict[str, ast.FunctionDef] = {}
-
-    def definition(self, name: str) -> ast.FunctionDef:
-        """Return the definition of a function."""
-        if not self._found:
-            nodes = ast.parse(self.source).body
-            self._found = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-        if name not in self._found:
-            raise CompileError(f"{self.file}: no source of {name!r} at the top level of the file; a kernel needs it")
-        return self._found[name]
-
-
-def units_of(entry: FunctionType) -> dict[str, SourceFile]:
-    """Return the files of all kernels that the file of a function, or one it imports kernels from, names."""
-    found: dict[str, SourceFile] = {}
-    todo = [entry]
-    while todo:
-        function = todo.pop()
-        if function.__code__.co_filename not in found:
-            unit = found[function.__code__.co_filename] = SourceFile(function)
-            todo += [each for each in unit.names.values() if is_kernel(each)]
-    return found
-
-
-def _rows_of(table: type[Row | Table]) -> list[str]:
-    """Return how the rows of a table lie in memory, whose classes its file may not name."""
-    elements = [getattr(kind, "element", None) for _, kind in table.fields.values()]
-    return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
-
-
-def digest_of(units: Mapping[str, SourceFile]) -> str:
-    """Return a digest of the inputs of machine code: sources, the numbers they name, the tables they use."""
-    text = sha256()
-    for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
-        numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
-        tables = [
-            (name, repr(value.fields), *_rows_of(value))
-            for name, value in unit.names.items()
-            if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
-        ]
-        text.update(repr((unit.source, sorted(numbers.items()), tables)).encode())
-    return text.hexdigest()
-
-
-def symbol_of(function: FunctionType) -> str:
-    """Return the name of a kernel in object code."""
-    return f"{function.__module__}.{function.__name__}"
-
-
-def is_kernel(value: object) -> bool:
-    """Return whether something is a function that kernels may call: all its types are theirs."""
-    if not isinstance(value, FunctionType) or value is wrapped:
-        return False
-    n_types = value.__code__.co_argcount + value.__code__.co_kwonlyargcount + 1
-    kinds = [kind_of(annotation) for annotation in value.__annotations__.values()]
-    return len(kinds) == n_types and None not in kinds

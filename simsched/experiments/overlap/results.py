@@ -179,6 +179,7 @@ class Overlaps(Finding):
         Gain from which on an overlap is said to pay.
     """
 
+    VIEW = "overlaps"
     FORMAT = "simsched.overlap"
     execution: str
     makespan_us: Amount

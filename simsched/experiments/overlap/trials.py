@@ -13,7 +13,7 @@ from simsched.experiments.overlap.results import HALVES, PREFETCH, TOGETHER
 from simsched.experiments.ranges import Errors, Ranged, ranges
 from simsched.experiments.result import Doubt
 from simsched.model import CostModel, OpGraph, Partition, Program, Schedule
-from simsched.model.costmodel import Target, bare, operator_times, upon, with_cluster
+from simsched.model.costmodel import Target, bare, bind, operator_times, with_cluster
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 
@@ -68,7 +68,7 @@ class TrialBench:
     """
 
     def __init__(self, graph: OpGraph, target: Target, cost: CostModel | None, execution: str) -> None:
-        self.graph, _ = upon(target, graph)
+        self.graph, _ = bind(graph, target)
         self.target = target
         self.cost = cost
         self.is_eager = execution == EAGER

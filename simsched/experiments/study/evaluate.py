@@ -20,7 +20,7 @@ from simsched.experiments.rows import row_of
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.store import STATUSES
 from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, is_name, seed_of
-from simsched.model import Cluster, OpGraph, Schedule, Target, operator_times, upon
+from simsched.model import Cluster, OpGraph, Schedule, Target, bind, operator_times
 from simsched.model.costmodel import bare, with_cluster
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS
 from simsched.schedulers import takes
@@ -132,7 +132,7 @@ class Evaluate:
             return False
         row |= {"graph": graph_name, "ops": len(graph), "edges": len(graph.src)}
         if target_name not in measured:
-            timed, cluster = upon(target, graph)
+            timed, cluster = bind(graph, target)
             serial_us = float(operator_times(timed, cluster.devices[0]).sum())
             measured[target_name] = Yardstick(timed, target), serial_us
         row |= _results(spec, *measured[target_name])

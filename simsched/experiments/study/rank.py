@@ -14,8 +14,8 @@ import numpy as np
 from simsched.base.errors import StudyError, UnknownNameError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
-from simsched.base.shown import VIEWS
 from simsched.base.units import TIE
+from simsched.base.views import VIEWS
 from simsched.experiments.result import Result, TextTable, table_of
 from simsched.experiments.study.columns import column_of
 from simsched.experiments.study.study import text_of
@@ -145,6 +145,8 @@ class Ranking(Result):
     without_rows
         Schedulers of the study that have no row yet, and are not ranked.
     """
+
+    VIEW = "ranking"
 
     name: str
     metric: str

@@ -18,8 +18,8 @@ import numpy as np
 
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.io import write_file
-from simsched.base.shown import VIEWS
 from simsched.base.units import MS
+from simsched.base.views import VIEWS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.study import store
 from simsched.experiments.study.code import code_of, require_loaded
@@ -74,6 +74,8 @@ class Results(Result):
     others
         Rows of the folder that the study no longer names, or whose scheduler's code has changed since.
     """
+
+    VIEW = "results"
 
     study: Study
     rows: tuple[Mapping[str, Any], ...]

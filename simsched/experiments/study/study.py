@@ -21,7 +21,7 @@ from simsched.base.errors import SimschedError, StudyError, UnknownNameError
 from simsched.base.io import read_text
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import twice
-from simsched.base.shown import VIEWS, as_html
+from simsched.base.views import VIEWS, as_html
 from simsched.experiments.result import TextTable as TextTable
 from simsched.experiments.result import table_of
 from simsched.model.cluster import DEVICES, LINKS

@@ -13,7 +13,7 @@ from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import absolute
 from simsched.experiments.whatif.whatif import WhatIf, what_if
-from simsched.model import CostModel, Schedule, Target, upon
+from simsched.model import CostModel, Schedule, Target, bind
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 
@@ -75,6 +75,7 @@ class Explanation(Finding):
         The changes that help most, from the largest gain; at most three, none that gains less than 0.5 %.
     """
 
+    VIEW = "explanation"
     FORMAT = "simsched.explanation"
     scheduler: str
     makespan_us: float
@@ -159,7 +160,7 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     >>> [(each.text, each.makespan_us) for each in found.suggestions if each.doable]
     [('schedule it with greedy', 30.0)]
     """
-    plan, bare = upon(cluster, plan)
+    plan, bare = bind(plan, cluster)
     question = what_if(plan, bare, cost=cost)
     trace = question.before
     limits = bounds(plan.graph, bare, cost)

@@ -14,14 +14,16 @@ from simsched.base.errors import ClusterError, ScheduleError, SimschedError, Wha
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, stream_of
-from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carry_over, changed_cluster, rates, revise
-from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
+from simsched.experiments.whatif.ground import Ground
+from simsched.experiments.whatif.revision import ChangedCost, Revision, changed_cluster, rates, revise
+from simsched.experiments.whatif.rewiring import carry_over
+from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, bind, default_cost
 from simsched.model.costmodel import USUAL
 from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.workload import bake
+from simsched.simulator.demand import bake
 
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _REMEDY: Final = "with reschedule=True (--reschedule)"
@@ -221,6 +223,7 @@ class Answer(Outcome, Document):
         The old schedule in the changed world; None if it cannot run there, or if it is the schedule after the changes.
     """
 
+    VIEW = "answer"
     FORMAT = "simsched.whatif"
     INDENT = None
     DERIVED = ("results",)
@@ -424,7 +427,7 @@ class Question(Outcome):
             cost = self._follow(ground.target)
         plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
-            plan = upon(ground.target, plan)[0]
+            plan = bind(plan, ground.target)[0]
         return self._with_execution(plan)
 
     @cached_property

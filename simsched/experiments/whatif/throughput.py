@@ -11,14 +11,14 @@ from simsched.base.errors import WhatIfError
 from simsched.base.limits import require_count
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, upon
+from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, bind
 from simsched.model.graph.beside import side_by_side
 from simsched.model.launches import launches_beside
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import KERNEL
+from simsched.simulator.demand import placed_operator_times
 from simsched.simulator.simulate import program_for, simulate
-from simsched.simulator.workload import placed_operator_times
 
 # rounds of all slots at first, and of very many instructions
 _ROUNDS = 10
@@ -54,6 +54,7 @@ class Throughput(Finding):
         Whether the period had settled by then (see `throughput`).
     """
 
+    VIEW = "throughput"
     FORMAT = "simsched.throughput"
     RETIRED = dict.fromkeys(("bound_by", "shares"), "simulate the schedule, and ask its trace what is busy")
     in_flight: int
@@ -204,7 +205,7 @@ def _in_flight(
 ) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
     """Return one request's program, the cluster, its makespan in us, and a function that makes the program of many."""
     require_count(WhatIfError, in_flight=in_flight)
-    subject, cluster = upon(target, plan)
+    subject, cluster = bind(plan, target)
     program = program_for(subject, cluster)
     if _FEWEST * in_flight * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))

@@ -23,8 +23,9 @@ from simsched.experiments.whatif.changes import (
     make_change,
     with_unit,
 )
+from simsched.experiments.whatif.ground import Ground
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.world import Ground, operators_of
+from simsched.experiments.whatif.revision import operators_of
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 
@@ -58,6 +59,7 @@ class Sweep(Finding):
         Makespan in us without the changes of the sweep.
     """
 
+    VIEW = "sweep"
     FORMAT = "simsched.sweep"
     scheduler: str
     parameter: str
@@ -262,6 +264,7 @@ class Sensitivity(Finding):
         Parameters left out, with the reason.
     """
 
+    VIEW = "sensitivity"
     FORMAT = "simsched.sensitivity"
     rows: tuple[Elasticity, ...]
     base_us: float
@@ -475,6 +478,8 @@ class WhatIf(Question):
     `operators`; `gpus`; `device` presets; all other numbers. Changes of one kind are applied one after the other.
     Factors of one parameter multiply; of plain values the last counts.
     """
+
+    VIEW = "whatif"
 
     sweep = sweep
     sensitivity = sensitivity

@@ -14,7 +14,7 @@ from simsched.base.codec import Amount, Checked, Document, Rate, Share, brief, r
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
-from simsched.base.shown import as_html
+from simsched.base.views import as_html
 from simsched.model.cluster.device import OVERHEADS, Device
 from simsched.model.cluster.link import Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, known_gpu, make_device

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final, NamedTuple
 
+from simsched.base.memo import memo
 from simsched.model.cluster.link import Link
 
 Wire = tuple[str, str, Link]
@@ -87,7 +88,7 @@ class Topology:
 
     def routes_from(self, source: str) -> Mapping[str, Route]:
         """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
-        cache: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
+        cache = _routes_by_source(self)
         if source not in cache:
             routes = {source: Route((), 0.0, inf)}
             costs = {source: 0.0}
@@ -123,3 +124,9 @@ class Topology:
                     paths[to] = paths[at] + passed
                     fringe.append(to)
         return paths.get(target, ())
+
+
+@memo
+def _routes_by_source(_topology: Topology) -> dict[str, Mapping[str, Route]]:
+    """Return the routes of a topology that have been computed, by their source."""
+    return {}

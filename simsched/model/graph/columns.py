@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,12 @@ class Columnar:
 
     def _freeze(self) -> None:
         freeze(self.__dict__)
+
+    def with_values(self, **values: Any) -> Self:
+        """Return another object with the same columns, but for some values, which are not checked."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(Columnar.__getstate__(self), **values)
+        return copy
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

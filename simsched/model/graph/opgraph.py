@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.codec import Document
 from simsched.base.errors import GraphError, brief_text
 from simsched.base.numeric import frozen, twice
-from simsched.base.shown import as_html, frame_of
+from simsched.base.views import as_html, frame_of
 from simsched.model.graph import columns as by
 from simsched.model.graph.collective import Collective
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints, optional

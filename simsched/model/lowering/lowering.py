@@ -9,7 +9,7 @@ from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.launches import Launches, has_choices, kernels_on, launches_on
-from simsched.model.lowering.kernels import LoweredCandidate, VectorClock, plan, write
+from simsched.model.lowering.native import LoweredCandidate, VectorClock, plan, write
 from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}

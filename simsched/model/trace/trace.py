@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from simsched.base.errors import BackendError
 from simsched.base.numeric import sum_in_order
-from simsched.base.shown import VIEWS, as_html, frame_of
 from simsched.base.units import format_bytes
+from simsched.base.views import VIEWS, as_html, frame_of
 from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.model.program import COPY as DO_COPY

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.schedulers.ios import kernels
+from simsched.schedulers.instance import reduce_edges, require_finite
+from simsched.schedulers.ios import native
 from simsched.schedulers.ios.problem import Problem, TooLargeError
-from simsched.schedulers.listing import reduce_edges, require_finite
 from simsched.schedulers.stage_costs import Groups
 
 _STEPS: Final = 2**21  # cells between two looks at the clock
@@ -110,7 +110,7 @@ class BlockPart:
         by_reader = np.lexsort((-producers, readers))
         merge_ptr, merged = _join_rows([merge[::-1] for merge in self._merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
-        self._run = run = kernels.PartTable(
+        self._run = run = native.PartTable(
             n_ops=n,
             n_words=(n + 63) // 64,
             n_states=1,
@@ -134,17 +134,17 @@ class BlockPart:
             merge_cost=np.array(merge_cost, np.float64),
         )
         run["masks"][: run.n_words].view(np.uint8)[: (n + 7) // 8] = np.packbits(np.ones(n, bool), bitorder="little")
-        run["groups"]["parent"] = kernels.NOT_TAKEN
+        run["groups"]["parent"] = native.NOT_TAKEN
         sinks = [i for i in reversed(range(n)) if not self._readers[i]]
         run["states"]["end"][0] = run.n_cells = len(sinks)
         run["cells"]["operator"][: len(sinks)] = sinks
         while run.state < run.n_states:
             self._make_room("states", "cells")
-            kernels.build_states(run)
+            native.build_states(run)
             problem.check_time()
             if run.n_cells > max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
-        run["values"] = np.zeros(run.n_states, kernels.StateValue.dtype)
+        run["values"] = np.zeros(run.n_states, native.StateValue.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
     def _names_of(self, stage: Sequence[Sequence[int]]) -> Groups:
@@ -166,7 +166,7 @@ class BlockPart:
             setattr(run, f"{what}_room", 2 * room)
             if what == "nodes":
                 run["slots"] = np.zeros(2 * run.nodes_room, np.int32)
-                kernels.fill_slots(run)
+                native.fill_slots(run)
 
     def _search(self, mode: int) -> None:
         """Go through all endings."""
@@ -181,7 +181,7 @@ class BlockPart:
                 raise TooLargeError("max_transitions")
             self._make_room("nodes", "written")
             run.left = steps = min(left, _STEPS)
-            kernels.search_endings(run)
+            native.search_endings(run)
             self._problem.check_time()
             left -= steps - run.left
             if run.n_asked > self._max_stages:
@@ -200,16 +200,16 @@ class BlockPart:
         run = self._run
         formula = self._problem.formula
         if formula is None:
-            run.n_nodes = kernels.FIRST_NODE
-            self._search(kernels.COLLECT)
+            run.n_nodes = native.FIRST_NODE
+            self._search(native.COLLECT)
             costs = np.array([inf, *map(self._problem.ask, self._questions())])
             nodes = run["nodes"][: run.n_nodes]
             nodes["cost"] = costs[nodes["asked"]]
-            self._search(kernels.LOOK_UP)
+            self._search(native.LOOK_UP)
         else:
             run["factor"] = 1.0 + formula.slowdown * (np.arange(run.n_ops + 1) - 1.0)
             run["factor"][0] = formula.constant
-            self._search(kernels.FORMULA)
+            self._search(native.FORMULA)
         whole = run.values[0]
         masks = run["masks"].reshape(-1, run.n_words)
         require_finite("ios", whole.cost)
@@ -246,7 +246,7 @@ class BlockPart:
         """Yield the stages to ask the cost of."""
         stage: list[list[int]] = [[]]
         for drafted in self._run["written"][: self._run.n_written].tolist():
-            if drafted == kernels.END_OF_STAGE:
+            if drafted == native.END_OF_STAGE:
                 yield self._names_of(stage[:-1])
                 stage = [[]]
                 continue

@@ -11,7 +11,7 @@ from simsched.base.numeric import sum_in_order
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, operator_times
 from simsched.model.graph.columns import KERNELS
 from simsched.rewriting import GraphDraft, can_merge, merge_key, merged_operators, merging_lacks
-from simsched.schedulers.listing import place_of
+from simsched.schedulers.instance import place_of
 from simsched.schedulers.protocol import Deadline, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
 

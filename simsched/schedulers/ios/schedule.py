@@ -14,9 +14,9 @@ from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.columns import topological_order
 from simsched.rewriting import merge
 from simsched.rewriting.merging import merging_of
+from simsched.schedulers.instance import require_finite
 from simsched.schedulers.ios.endings import BlockPart, Solution
 from simsched.schedulers.ios.problem import Problem, StoppedError, TooLargeError
-from simsched.schedulers.listing import require_finite
 from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
 

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 
 from simsched.base.errors import ClusterError
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import EdgeEnd, transfer, ways
+from simsched.schedulers.instance import EdgeEnd, transfer, ways
 
 
 class Op(Row):
@@ -100,6 +100,7 @@ class Walked(Table):
     running: Column[i4] = length("n_ops")
 
 
+@native
 def makespan_of(s: Walked) -> float:
     """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
     _line_up(s)
@@ -120,6 +121,7 @@ def makespan_of(s: Walked) -> float:
     return s.now
 
 
+@native
 def _line_up(s: Walked) -> None:
     """Put every operator after the one before it on its stream."""
     s.n_waiting = 0
@@ -144,6 +146,7 @@ def _line_up(s: Walked) -> None:
         _arrive(s, v, device.issued)
 
 
+@native
 def _run_until(s: Walked, then: float, later: float) -> None:
     """Run until a time; release operators whose waits end then, or a rounding error later."""
     n = s.n_running
@@ -166,6 +169,7 @@ def _run_until(s: Walked, then: float, later: float) -> None:
             s.n_running += 1
 
 
+@native
 def _end(s: Walked, u: int) -> None:
     """Release the operators that wait for an operator."""
     here = s.device[u]
@@ -183,6 +187,7 @@ def _end(s: Walked, u: int) -> None:
         _arrive(s, s.ops[u].behind, s.now + device.gap)
 
 
+@native
 def _arrive(s: Walked, v: int, time: float) -> None:
     """Let something that an operator waits for be there."""
     op = s.ops[v]
@@ -193,6 +198,7 @@ def _arrive(s: Walked, v: int, time: float) -> None:
         s.n_waiting += 1
 
 
+@native
 def _start_ready(s: Walked, later: float) -> None:
     """Start operators that wait for no later time."""
     k = 0
@@ -251,11 +257,13 @@ def walk(s: Walked) -> None:
     s.makespan = now
 
 
+@native
 def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
     for i in range(n):
         target[i] = source[i]
 
 
+@native
 def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     """Make one move around an operator."""
     device = int(draw.a * s.n_devices)
@@ -289,6 +297,7 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
                 s.stream[v] = stream
 
 
+@native
 def _reorder(s: Walked, op: int, draw: float) -> None:
     """Launch an operator at another place that its producers and consumers leave."""
     first = 0
@@ -308,6 +317,7 @@ def _reorder(s: Walked, op: int, draw: float) -> None:
     s.place[op] = at
 
 
+@native
 def _follow(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator where one that it reads from, or that reads from it, is."""
     first_input = s.ops[op].first_input
@@ -328,6 +338,7 @@ def _follow(s: Walked, op: int, draw: Draw) -> None:
         s.stream[op] = int(draw.b * s.n_streams)
 
 
+@native
 def _chain(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator, one that reads from it, one that reads from that and so on, on one stream."""
     part = draw.d
@@ -343,6 +354,7 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
         part -= int(part)  # the remainder is as random
 
 
+@native
 def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
     """Let the lanes of two operators exchange their launches from the first on, for a while or to the end."""
     device = s.device[op]

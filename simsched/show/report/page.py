@@ -284,7 +284,7 @@ def sections_of(result: Any) -> Sequence[Section]:
     if isinstance(result, Section):
         return (result,)
     if isinstance(result, Result):
-        return _MAKERS.get(result.view, _finding)(result)
+        return _MAKERS.get(result.VIEW, _finding)(result)
     if isinstance(result, Trace):
         name = f"{result.graph.name} on {result.cluster.name}"
         blames = _blames({"critical path": result})
@@ -305,7 +305,7 @@ def _finding(found: Any) -> Sequence[Section]:
     """Return a finding's sentences, its chart and its table."""
     shown = found.table()
     blocks = []
-    if found.view == "explanation":
+    if found.VIEW == "explanation":
         blocks = [text(sentence) for sentence in found.sentences]
         shown = shown._replace(note="")
     try:
@@ -314,7 +314,7 @@ def _finding(found: Any) -> Sequence[Section]:
         blocks.append(text(str(error), "note"))
     if shown.rows:
         blocks += [table(shown)]
-    return (Section(f"{_HEADINGS.get(found.view, found.view)}: {shown.title}", *blocks),)
+    return (Section(f"{_HEADINGS.get(found.VIEW, found.VIEW)}: {shown.title}", *blocks),)
 
 
 def _comparison(found: "comparison.Comparison") -> Sequence[Section]:

@@ -2,7 +2,9 @@
 
 import json
 import logging
+from dataclasses import replace
 from functools import cache, partial
+from itertools import cycle
 
 import pytest
 
@@ -16,13 +18,16 @@ from hwbackend.inductor.choice import KeptPlan  # noqa: E402
 from hwbackend.inductor.measure import Measure  # noqa: E402
 from hwbackend.inductor.options import CompileOptions  # noqa: E402
 from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
-from simsched.base.errors import BackendError  # noqa: E402
+from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
+from simsched.calibration import Calibration  # noqa: E402
+from simsched.model import OpGraph  # noqa: E402
 from simsched.model.profile import MeasuredKernel, MeasuredOperator  # noqa: E402
 from validation.inductor.models import network  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
 TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,))]
+H100 = ss.Cluster.preset("h100")
 MEMORY = [Allocation(("buf0",), 4e3), Allocation(("buf1",), 4e3)]
 
 
@@ -133,6 +138,98 @@ def test_each_variant_can_win(winner, compiled):
     assert [bool(settings.get("freezing")) for settings in compiled[1:4]] == [False, False, True]
     assert all(settings["inplace_buffers"] is False for settings in compiled[4:])
     assert [settings.get("triton.cudagraphs", False) for settings in compiled[4:]] == [False, True]
+
+
+def test_noise_decides_for_plain(compiled):
+    """The graph takes 57 and 137 us in turns, plain 100: its median gain, 3, is within three standard errors, 15.8."""
+    gm, inputs = captured("gated")
+    measure = Timed(inputs)
+    turns = cycle((57.0, 137.0))
+    steady = measure.time
+    measure.time = lambda name, run: next(turns) if name == "graph" else steady(name, run)
+    with torch.no_grad():
+        run, report = compile_fastest(gm, inputs, patient(), measure)
+        assert report.chosen == "plain"
+        assert report.choice.times == {"plain": 100.0, "graph": 97.0, "graph+streams": 100.0}
+        assert torch.equal(run(*inputs)[0], gm(*inputs)[0])
+
+
+def test_a_calibration_of_another_device_is_an_error(compiled):
+    """The device is an H100."""
+    gm, inputs = captured("gated")
+    with pytest.raises(ScheduleError, match="calibration is of a100, but the model runs on h100"):
+        compile_fastest(gm, inputs, patient(calibration=ss.Cluster.preset("a100")), Timed(inputs))
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(calibration=ss.Cluster.preset("h100")), Timed(inputs))
+    assert report.failures == {}
+
+
+def rewriting(graph, cluster, cost):
+    """A schedule of the same operators by other names."""
+    renamed = OpGraph([replace(op, name=f"{op.name}'") for op in graph.operators], [], graph.name)
+    return ss.schedule(renamed, cluster, "sequential")
+
+
+def test_a_scheduler_that_rewrites_is_not_tried(compiled):
+    """Whether a function rewrites is known once it is called; the variants without streams are measured anyway."""
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(scheduler=rewriting), Timed(inputs, graph=50.0))
+    assert report.chosen == "graph"
+    (reason,) = report.failures.values()
+    assert "returned a schedule of another graph: operator 'a' is missing" in reason
+
+
+def test_a_choice_under_a_function_is_not_remembered(compiled, tmp_path):
+    """The function may be another one in the next process."""
+
+    def own(graph, cluster, cost):
+        return ss.schedule(graph, cluster, "nimble")
+
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        for _ in range(2):
+            _, report = compile_fastest(gm, inputs, patient(scheduler=own), Timed(inputs, graph=50.0))
+            assert (report.chosen, report.remembered) == ("graph", False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_choice_depends_on(compiled, monkeypatch):
+    """A calibration by its numbers, streams, the device and versions: with any other one it is measured again."""
+    gm, inputs = captured("gated")
+    slower = replace(H100, devices=(replace(H100.devices[0], launch=9.0),))
+    calibrations = [Calibration(cluster, cluster, None, {}, {}, ()) for cluster in (H100, slower)]
+    assert repr(calibrations[0]) == repr(calibrations[1])
+    remembered = []
+
+    def decide(**options):
+        with torch.no_grad():
+            remembered.append(compile_fastest(gm, inputs, patient(**options), Timed(inputs, graph=50.0))[1].remembered)
+
+    for options in ({"calibration": calibrations[0]}, {"calibration": calibrations[1]}, {}, {"streams": 3}):
+        decide(**options)
+        decide(**options)
+    assert remembered == [False, True] * 4
+    for identity in (("another device", "a version"), ("a device", "another version")):
+        monkeypatch.setattr(Timed, "identity", lambda _, identity=identity: identity)
+        decide()
+        decide()
+    assert remembered[8:] == [False, True] * 2
+
+
+def test_a_plan_of_more_streams_than_allowed_is_not_taken(compiled, tmp_path):
+    gm, inputs = captured("gated")
+    with torch.no_grad():
+        compile_fastest(gm, inputs, patient(streams=2), Timed(inputs, graph_and_streams=50.0))
+        (path,) = (tmp_path / "simsched" / "torch-compile").iterdir()
+        data = json.loads(path.read_text())
+        data["plan"]["streams"] = [5, 6, 7][: len(data["plan"]["streams"])]
+        path.write_text(json.dumps(data))
+        assert compile_fastest(gm, inputs, patient(streams=2), Timed(inputs))[1].remembered  # numbers do not matter
+        data["plan"] |= {"kernels": ["a", "b", "c"], "streams": [0, 1, 2]}
+        path.write_text(json.dumps(data))
+        _, report = compile_fastest(gm, inputs, patient(streams=2), Timed(inputs))
+    assert not report.remembered
 
 
 def test_streams_go_on_top_of_the_best_layout(compiled):

@@ -1,10 +1,24 @@
 """The measured choice: which variant stays by which times, within the budget, and what is remembered of it."""
 
+import json
+import os
+from dataclasses import replace
 from itertools import cycle
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from hwbackend.inductor.choice import LEAST_ROUNDS, MOST_ROUNDS, VariantChoice, choose, key_of, read_choice, remember
+from hwbackend.inductor.choice import (
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    KeptPlan,
+    VariantChoice,
+    choose,
+    key_of,
+    read_choice,
+    remember,
+)
 
 NAMES = ("plain", "graph", "graph+channels_last", "graph+freezing", "graph+streams")
 
@@ -67,11 +81,104 @@ def test_a_choice_is_remembered_by_all_that_it_depends_on(tmp_path, monkeypatch)
         assert read_choice(key_of(other)) is None
 
 
-def test_a_broken_file_is_measured_again(tmp_path, monkeypatch):
+CHOICE = VariantChoice("graph+streams", {"plain": 2.0}, {}, 7, KeptPlan(("a", "b"), (0, 1), {"measured": 2}))
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The file of a choice that was kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    remember("key", VariantChoice("graph", {}, {}, 7))
+    remember("key", CHOICE)
     (path,) = (tmp_path / "simsched" / "torch-compile").iterdir()
-    path.write_text("{")
+    assert read_choice("key") == CHOICE
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["{", "[]", "null", "3", '"plain"', "", "\x00", "{}", '{"name": "plain"}', "[" * 100_000, "\udcff", "cut"],
+)
+def test_a_broken_file_is_measured_again(change, kept):
+    text = kept.read_text()
+    if change == "cut":
+        change = text[: len(text) // 2]
+    kept.write_bytes(change.encode(errors="surrogateescape"))
     assert read_choice("key") is None
-    path.write_text("[]")
+    remember("key", CHOICE)
+    assert read_choice("key") == CHOICE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rounds", float("inf")),
+        ("rounds", float("nan")),
+        ("rounds", "x"),
+        ("rounds", None),
+        ("times", 3),
+        ("times", {"plain": 10**400}),
+        ("noise", {"graph": []}),
+        ("plan", 3),
+        ("plan", {}),
+        ("plan", {"kernels": 3, "streams": [0], "timed": {}}),
+        ("plan", {"kernels": ["a"], "streams": [float("inf")], "timed": {}}),
+    ],
+)
+def test_a_field_of_another_kind_is_measured_again(field, value, kept):
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), field: value}))
     assert read_choice("key") is None
+
+
+@pytest.mark.parametrize("obstacle", ["file in the way", "folder in the way", "no home"])
+def test_where_nothing_can_be_kept_nothing_is(obstacle, tmp_path, monkeypatch):
+    """Neither is an error: the next process measures again."""
+    if obstacle == "no home":
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+        def fail():
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.setattr(Path, "home", fail)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        folder = tmp_path / "simsched" / "torch-compile"
+        if obstacle == "file in the way":
+            folder.parent.write_text("")
+        else:
+            (folder / "key.json").mkdir(parents=True)
+    remember("key", CHOICE)
+    assert read_choice("key") is None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tmp_path.chmod(0o500)
+    remember("key", CHOICE)
+    assert read_choice("key") is None
+
+
+def test_a_file_that_may_only_be_read_is_replaced(kept):
+    kept.chmod(0o400)
+    other = replace(CHOICE, rounds=8)
+    remember("key", other)
+    assert read_choice("key") == other
+
+
+def test_who_keeps_at_the_same_time_keeps_a_whole_choice(kept):
+    """Four threads keep choices of different lengths while another reads: each answer is one of them."""
+    choices = [replace(CHOICE, times={f"variant {i}": float(i) for i in range(10**k)}) for k in range(4)]
+    remember("key", choices[0])
+    seen = []
+
+    def keep(choice):
+        for _ in range(10):
+            remember("key", choice)
+
+    threads = [Thread(target=keep, args=(choice,)) for choice in choices]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        seen.append(read_choice("key"))
+    assert all(choice in choices for choice in (*seen, read_choice("key")))
+    assert [path.name for path in kept.parent.iterdir()] == ["key.json"]

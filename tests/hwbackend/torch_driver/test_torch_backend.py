@@ -3,7 +3,6 @@ CUDA is refused where there is none."""
 
 import gc
 import weakref
-from types import SimpleNamespace
 
 import pytest
 from fake_cuda import FakeTorchCuda
@@ -12,24 +11,19 @@ from shortened import in_order, operator
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import agree, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
 from hwbackend.measuring.synth import realised  # noqa: E402
-from hwbackend.torch import apply as torch_apply  # noqa: E402
 from hwbackend.torch import backend as torch_backend  # noqa: E402
 from hwbackend.torch import traces as torch_traces  # noqa: E402
 from hwbackend.torch import values as torch_values  # noqa: E402
 from hwbackend.torch.backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch.devices import cuda_cluster, pin_algorithms  # noqa: E402
-from hwbackend.torch.hosts import CudaHost  # noqa: E402
-from hwbackend.torch.nodes import trace_module  # noqa: E402
 from hwbackend.torch.pieces import drawn_parameters  # noqa: E402
-from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
+from simsched.base.errors import BackendError  # noqa: E402
 from simsched.calibration.training import random_schedule  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
-from workloads.formats.torch_fx import from_module  # noqa: E402
 
 A100 = ss.Cluster.preset("a100")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default::UserWarning")]  # of a profiler without CUDA
@@ -309,77 +303,3 @@ def test_kernels_stay_where_the_profiler_sees_none(caplog):
     assert [op.kernels for op in found.operators] == [op.kernels for op in realised(TINY, backend.cluster).operators]
     assert "kernels stay as the graph has them" in caplog.text
     assert backend.realise(found) is found
-
-
-class AtOnce(FakeTorchCuda):
-    """Work is done when it is issued, that of a graph when it is launched: what is returned is there to be read."""
-
-    def __init__(self, _torch):
-        super().__init__()
-        self.stream(0, 0)  # what is current
-
-    def work(self, action):
-        captured = self.cuda._captures
-        if not captured:
-            action()
-        super().work(action if captured else list)
-
-    def launch(self, graph):
-        super().launch(graph)
-        self.synchronize(0)
-
-
-class Again(CudaHost):
-    """Computes each operator again when its graph is launched, where CUDA would run its kernels again."""
-
-    def __init__(self, api, program, compute, move):
-        runner = compute.__self__
-
-        def again(i):
-            for node in runner._parts[i]:
-                runner._values.pop(node, None)
-            compute(i)
-
-        super().__init__(api, program, lambda i: api.work(lambda: again(i)), move)
-
-
-@pytest.mark.parametrize("name", ["inception", "transformer"])
-@pytest.mark.parametrize("execution", ["events", "graph"])
-def test_a_module_under_a_schedule(name, execution, monkeypatch):
-    """A graph is captured once, reads copies of the inputs, and returns copies of the outputs."""
-    module, x = network(name)
-    graph = from_module(module, x)
-    plan = random_schedule(graph, A100, rng=0, streams=3, execution=execution)
-
-    monkeypatch.setattr(torch_apply, "CudaHost", Again)
-    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
-    run = torch_apply.schedule_module(trace_module(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
-    with torch.no_grad():
-        first, second = run(x), run(-x)
-        assert agree(first, module(x))
-        assert agree(second, module(-x))
-    count = run._api.cuda.count
-    assert count["launch_graph"] == (2 if execution == "graph" else 0)
-    assert count["keep"] == (0 if execution == "graph" else 2)
-    assert count["work"] == len(graph) * 2  # run once before it is captured
-
-
-def test_what_would_be_changed_once_too_often_is_not_captured(monkeypatch):
-    """A module that counts its calls: to capture it, it would be run once more than it is called."""
-
-    class Counting(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("n", torch.zeros(()))
-
-        def forward(self, x):
-            return x * self.n.add_(1)
-
-    monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
-    module, x = Counting().eval(), torch.ones(4)
-    found = trace_module(module, [x], "counting")
-    graph = from_module(module, x)
-    with pytest.raises(ScheduleError, match="'add_' of counting changes an input, a parameter or a buffer"):
-        torch_apply.schedule_module(found, [x], ss.schedule(graph, A100, "opara"), SimpleNamespace(type="cuda"))
-    torch_apply.schedule_module(found, [x], ss.schedule(graph, A100, "greedy"), SimpleNamespace(type="cuda"))
-    assert module.n == 0.0

@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import ClusterError, SchedulerError, WhatIfError
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
-from simsched.experiments.whatif.world import changed_cluster, operators_of
+from simsched.experiments.whatif.revision import changed_cluster, operators_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
 from simsched.model.graph.rearranged import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program

@@ -8,7 +8,7 @@ taking operators off the whole part, in falling order. The same stage of several
 from math import inf
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece, wrapped
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece, wrapped
 
 FORMULA, COLLECT, LOOK_UP = range(3)
 """What `mode` asks for: costs by formula, the distinct stages only, or costs of these."""
@@ -144,6 +144,7 @@ class PartTable(Table):
     group_at: Column[i4] = length("n_ops")
 
 
+@native
 def _is_free(s: PartTable, state: int, u: int) -> bool:
     """Return whether no operator of a state reads from `u`."""
     for e in range(s.reader_ptr[u], s.reader_ptr[u + 1]):
@@ -153,6 +154,7 @@ def _is_free(s: PartTable, state: int, u: int) -> bool:
     return True
 
 
+@native
 def _take_off(s: PartTable, p: int) -> None:
     """Add the state without the operator of cell `p`, with its cells.
 
@@ -186,6 +188,7 @@ def _take_off(s: PartTable, p: int) -> None:
     s.n_cells = at
 
 
+@native
 def _point(s: PartTable, p: int, offset: int, v: int) -> None:
     """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
     cell = s.cells[p]
@@ -226,6 +229,7 @@ def build_states(s: PartTable) -> None:
 _SPREAD: Final = 0x1E3779B97F4A7C15
 
 
+@native
 def _slot(s: PartTable, key: int) -> int:
     """Return the slot of the node with a key, or the free one where it belongs."""
     i = (wrapped(key * _SPREAD) >> 22) & (2 * s.nodes_room - 1)
@@ -234,6 +238,7 @@ def _slot(s: PartTable, key: int) -> int:
     return i
 
 
+@native
 def extend(s: PartTable, node: int, symbol: int) -> int:
     """Return the node that extends another by a symbol below 2 * n_ops."""
     key = node * 2 * s.n_ops + symbol
@@ -254,6 +259,7 @@ def fill_slots(s: PartTable) -> None:
         s.slots[_slot(s, s.nodes[node].key)] = node
 
 
+@native
 def root(s: PartTable, x: int) -> int:
     """Return the first operator of the group of an operator."""
     while s.groups[x].parent != x:
@@ -261,11 +267,13 @@ def root(s: PartTable, x: int) -> int:
     return x
 
 
+@native
 def _symbol(s: PartTable, at: int) -> int:
     """Return the class of a drafted operator, marked if it is the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
 
 
+@native
 def _comes_before(s: PartTable, a: int, b: int) -> bool:
     """Return whether the group drafted at `a` comes before that at `b`, by the classes of their operators."""
     while _symbol(s, a) == _symbol(s, b) and s.drafted[a] & 1:
@@ -274,6 +282,7 @@ def _comes_before(s: PartTable, a: int, b: int) -> bool:
     return _symbol(s, a) < _symbol(s, b)
 
 
+@native
 def ask_for(s: PartTable, node: int) -> None:
     """Ask for the latency of the taken stage of a node, by the number of its classes.
 
@@ -318,6 +327,7 @@ def ask_for(s: PartTable, node: int) -> None:
     s.nodes[node].asked = s.nodes[look].asked
 
 
+@native
 def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
     """Try a stage that takes so long and leaves a state; it merges the operators of that number, -1: none."""
     value = s.values[s.state]
@@ -331,6 +341,7 @@ def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
         value.merge = merge
 
 
+@native
 def _merge(s: PartTable) -> None:
     """Try the stages that merge operators which nothing in the state reads."""
     for m in range(s.n_merges):
@@ -352,6 +363,7 @@ def _merge(s: PartTable) -> None:
             _add(s, s.merge_cost[m], rest, m)
 
 
+@native
 def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     """Take an operator off: it joins the groups of its readers."""
     x = cell.operator
@@ -389,6 +401,7 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     after.trail = trail
 
 
+@native
 def _put_back(s: PartTable) -> None:
     """Put back the operator taken last."""
     frame = s.frames[s.depth]
@@ -401,6 +414,7 @@ def _put_back(s: PartTable) -> None:
             s.groups[s.readers[e]].n_sources -= s.groups[s.readers[e]].parent >= 0
 
 
+@native
 def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
     """Try the stage that is taken if it is within the limits, and see whether it can be extended by others."""
     x = frame.operator
@@ -423,6 +437,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
         ask_for(s, frame.node)
 
 
+@native
 def _search_state(s: PartTable) -> bool:
     """Continue with the endings of a state; return whether all are tried.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import SchedulerError
-from simsched.base.jit import Column, Row, f8, i4
+from simsched.base.jit import Column, Row, f8, i4, native
 from simsched.model import Cluster, CostModel, Floats, Indices, Ints, OpGraph, Schedule, operator_times, times_by_device
 from simsched.model.graph.columns import distinct, edges_by_end
 from simsched.model.graph.opgraph import longest_from
@@ -46,6 +46,7 @@ class EdgeEnd(Row):
     op: i4  # at the other end
 
 
+@native
 def transfer(edge: EdgeEnd, a: int, b: int, n_devices: int, latency: Column[f8], bandwidth: Column[f8]) -> float:
     """Return the us of an edge from a device to another, or to itself."""
     if a == b:

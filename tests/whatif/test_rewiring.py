@@ -6,7 +6,7 @@ from small import made, operators, placements
 
 from simsched.base.errors import WhatIfError
 from simsched.experiments.whatif import what_if
-from simsched.experiments.whatif.world import carry_over, fuse_operators, remove_operators
+from simsched.experiments.whatif.rewiring import carry_over, fuse_operators, remove_operators
 from simsched.model import Cluster, Edge, Kernel, Operator, Schedule
 
 FREE = Cluster.preset("a100", 2).without_overheads()

@@ -5,7 +5,7 @@ import pytest
 from small import made, placements
 
 import simsched as ss
-from simsched.experiments.whatif.better import breakeven
+from simsched.experiments.whatif.breakeven import breakeven
 
 TWO = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=1600.0, latency=0.0)
 FORK = made("a=50 b=50 join=0", "a-join b-join=20000")

@@ -1,49 +1,55 @@
 """Layouts of programs and of clusters in the memory of runs, and functions that begin and finish a run."""
 
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
+from simsched.base.memo import Memo, memo
 from simsched.model import COPY, WARP, Cluster, CostModel, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
 from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load
 from simsched.simulator import state
+from simsched.simulator.clock import number_processes
 from simsched.simulator.compiled import MOST_POINTS, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.meetings import loads_on_links, rows_of
-from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, SpanRecord, State
-from simsched.simulator.workload import demand
+from simsched.simulator.demand import demand
+from simsched.simulator.meetings import columns_of_collectives, loads_on_links
+from simsched.simulator.state import FULL, NEW, OVER, RUNNING, LoadPoint, RecordTable, SpanRecord, State
 
 Array = npt.NDArray[Any]
+_Columns = dict[str, dict[str, Array]]  # of each part of a run, by name
 _CURVE: Final = ("time", "sm", "dram", "warps", "active")
 
 
-def begin_curves(s: State, room: int) -> None:
+def begin_curves(run: State, room: int) -> None:
     """Prepare a run to record load curves, with room for a number of points, and one more for each device."""
-    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, LoadPoint.dtype), room + s.n_devices, 1
+    record = run.record
+    record.point_room = room + run.devices.n
+    record["points"] = np.empty(record.point_room, LoadPoint.dtype)
+    record.active = 1
 
 
-def enlarge(s: State) -> None:
+def enlarge(record: RecordTable) -> None:
     """Enlarge the room for points of load curves."""
-    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, LoadPoint.dtype)])
-    s.point_room *= 4
+    record["points"] = np.concatenate([record["points"], np.empty(3 * record.point_room, LoadPoint.dtype)])
+    record.point_room *= 4
 
 
-def curves_of(s: State) -> list[Load]:
+def curves_of(run: State) -> list[Load]:
     """Return the recorded load curves of all devices."""
-    points = s["points"][: s.n_points]
-    curves = [points[points["device"] == d] for d in range(s.n_devices)]
+    points = run.record["points"][: run.record.n_points]
+    curves = [points[points["device"] == d] for d in range(run.devices.n)]
     return [Load(*(curve[name] for name in _CURVE)) for curve in curves]
 
 
-def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
+def begin(run: State, launches: Array, factors: Floats | None = None) -> Floats:
     """Prepare a run of samples; return the array that will hold their makespans in us.
 
     Parameters
@@ -53,24 +59,20 @@ def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
     factors
         Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
     """
-    found = np.empty(1 if factors is None else len(factors))
-    s["launches"] = launches
-    s["makespans"] = found
-    s.n_samples = len(found)
-    s.sample = 0
-    s.jittered = factors is not None
-    s.status = NEW
+    makespans = np.empty(1 if factors is None else len(factors))
+    samples = {"makespans": makespans, "n": len(makespans), "at": 0, "jittered": factors is not None}
     if factors is not None:
-        s["factors"] = factors
-    return found
+        samples["factors"] = factors
+    run.update(status=NEW, devices={"launches": launches}, samples=samples)
+    return makespans
 
 
-def finish(s: State) -> int:
+def finish(run: State) -> int:
     """Run until all samples are complete, a deadlock, or points have no room; return the status."""
-    run_samples(s)
-    while s.status == RUNNING:  # the budget of events of a call is used up
-        run_samples(s)
-    return s.status
+    run_samples(run)
+    while run.status == RUNNING:  # the budget of events of a call is used up
+        run_samples(run)
+    return run.status
 
 
 class Search(Table):
@@ -135,9 +137,6 @@ def find_streams(s: Search) -> None:
 
 _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
-# Attributes in which a cluster stores its platform, and a program its layout.
-_PLATFORM = "_platform"
-_LAYOUT = "_layout"
 
 
 class Platform:
@@ -145,10 +144,8 @@ class Platform:
 
     Attributes
     ----------
-    cluster
-        The cluster.
-    columns
-        Those of a `State` that are about devices and that it only reads.
+    hosts, of_devices
+        Columns of `HostTable` and of `DeviceTable`, which a run only reads.
     devices, crowds, channels
         Rows with which those columns begin: of channels the directions of links, then a port and the copy engines of
         each device. All of a port is 1.
@@ -167,9 +164,11 @@ class Platform:
         ]
         # Bytes of shared memory may be fractional; blocks take whole numbers.
         room = [[int(min(d.sms * has, _MOST)) for has in of_sm] for d, of_sm in zip(devices, of_sms, strict=True)]
-        self.columns = {
+        self.hosts = {
             "cost": np.array([(d.launch, d.record, d.wait, d.copy, d.barrier, d.barrier) for d in devices], np.float64),
             "barrier_many": np.array([device.barrier_many for device in devices], np.float64),
+        }
+        self.of_devices = {
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array(room, np.int64).view(state.Room.dtype),
         }
@@ -202,23 +201,21 @@ class Platform:
         self.graph_issue, self.graph_join = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
-        self.cluster = cluster
+        self.device_sms = [device.sms for device in devices]
         self._routes = dict[bytes, Routes]()
 
-    def routes(self, source: Ints, target: Ints) -> Routes:
-        """Return the routes from some devices to others; they are computed once."""
+    def routes(self, cluster: Cluster, source: Ints, target: Ints) -> Routes:
+        """Return the routes from some devices of its cluster to others; they are computed once."""
         key = source.tobytes() + target.tobytes()
         if key not in self._routes:
-            self._routes[key] = self.cluster.routes(source, target)
+            self._routes[key] = cluster.routes(source, target)
         return self._routes[key]
 
 
+@memo
 def platform_of(cluster: Cluster) -> Platform:
-    """Return the platform of a cluster; it is computed once and stored with the cluster."""
-    found: Platform | None = cluster.__dict__.get(_PLATFORM)
-    if found is None:
-        found = cluster.__dict__[_PLATFORM] = Platform(cluster)
-    return found
+    """Return the platform of a cluster; it is computed once."""
+    return Platform(cluster)
 
 
 class Layout:
@@ -257,56 +254,77 @@ class Layout:
         if self._meet:
             self._home = program.home
         self._joins = found["joins"].astype(np.bool_)
-        self._begun, values = self._numbers(platform_of(cluster))
-        self._values: dict[str, Any] = values | {
-            "captured": program.execution == "graph",
-            "ahead": found.ahead,
-            "thread_ptr": program.thread_ptr,
-            "action": program.action,
-            "argument": program.argument,
-            "place": program.device,
-            "lane_of": found["lane_of"],
-            "launch_op": program.launches.op,
-            "copy_op": copies.op,
-            "copy_device": copies.device,
-            "copy_nbytes": copies.nbytes,
-            "copy_exact": copies.transfer,
-            "copy_route": self._way,
-            "n_instructions": len(program),
-            "n_ops": len(program.graph),
-            "n_events": program.n_events,
-            "n_lanes": len(self._lanes),
-            "n_connections": len(self._begun["connections"]),
-            "n_hosts": found.n_threads,
-            "n_devices": n_devices,
-            "n_exchanges": len(program.graph.meetings),
-            "n_members": sum(len(meeting.members) for meeting in program.graph.meetings),
-            "n_partitions": len(self._bound),
-            "n_timers": 1 << n_devices.bit_length(),
-            "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
+        self._begun, values = self._numbers(cluster)
+        n_lanes = len(self._lanes)
+        n_meetings = len(program.graph.meetings)
+        self._values: dict[str, dict[str, Any]] = {
+            "clock": number_processes(n_lanes, found.n_threads, n_devices, n_meetings),
+            "program": values["program"]
+            | {
+                "n": len(program),
+                "captured": program.execution == "graph",
+                "action": program.action,
+                "argument": program.argument,
+                "place": program.device,
+                "lane_of": found["lane_of"],
+                "launch_op": program.launches.op,
+                "copy_op": copies.op,
+            },
+            "hosts": values["hosts"]
+            | self._host_times()
+            | {"n": found.n_threads, "ahead": found.ahead, "thread_ptr": program.thread_ptr},
+            "events": {"n": program.n_events, "n_devices": n_devices},
+            "lanes": {
+                "n": n_lanes,
+                "n_items": len(program),
+                "n_connections": len(self._begun["lanes"]["connections"]),
+            },
+            "devices": values["devices"]
+            | {
+                "n": n_devices,
+                "n_partitions": len(self._bound),
+                "n_lanes": n_lanes,
+                "n_works": n_lanes + n_meetings,
+                "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
+            },
+            "links": values["links"]
+            | {
+                "n_devices": n_devices,
+                "first_collective": n_lanes,
+                "copy_device": copies.device,
+                "copy_nbytes": copies.nbytes,
+                "copy_exact": copies.transfer,
+                "copy_route": self._way,
+            },
+            "collectives": values["collectives"]
+            | {"n": n_meetings, "n_members": sum(len(meeting.members) for meeting in program.graph.meetings)},
+            "samples": {"n_ops": len(program.graph)},
         }
-        if program.lead is not None or program.own is not None:
-            if program.lead is None:
-                self._values["lead"] = np.zeros(len(program))
-            else:
-                self._values["lead"] = program.lead
-            if program.own is None:
-                self._values["own"] = np.full(len(program), np.nan)
-            else:
-                self._values["own"] = program.own
         if self._uses_links:
             if self._meet:
                 longest = len(cluster.channels) + n_devices
             else:
                 longest = 0
             if self._ways is not None:
-                longest = max(longest, int((values["routes"]["end"] - values["routes"]["first"]).max()))
-            n_flows = len(self._lanes)
-            self._values |= {
-                "n_channels": len(self._begun["channels"]) - n_flows,
-                "most_flows": n_flows,
-                "most_crossings": n_flows * (longest + 2),
+                routes = values["links"]["routes"]
+                longest = max(longest, int((routes["end"] - routes["first"]).max()))
+            self._values["links"] |= {
+                "n_channels": len(self._begun["links"]["channels"]) - n_lanes,
+                "most_flows": n_lanes,
+                "most_crossings": n_lanes * (longest + 2),
             }
+
+    def _host_times(self) -> dict[str, Array]:
+        """Return the columns of host times that the program gives, if it gives any."""
+        lead = self.program.lead
+        own = self.program.own
+        if lead is None and own is None:
+            return {}
+        n = len(self.program)
+        return {
+            "lead": np.zeros(n) if lead is None else lead,
+            "own": np.full(n, np.nan) if own is None else own,
+        }
 
     def _find_streams(self) -> Search:
         """Return the streams in use, and the number of instructions of each action on them."""
@@ -349,11 +367,11 @@ class Layout:
     def _rooms(self, platform: Platform) -> Array:
         """Return the room of the SMs of each partition."""
         rows = np.zeros(len(self._bound), state.Room.dtype)
-        whole = platform.columns["room"].reshape(-1)
+        whole = platform.of_devices["room"].reshape(-1)
         for row, (lane, partition) in zip(rows, self._bound, strict=True):
             d = self._lanes["device"][lane]
             for name in whole.dtype.names or ():
-                row[name] = int(whole[name][d]) * partition.sms // platform.cluster.devices[d].sms
+                row[name] = int(whole[name][d]) * partition.sms // platform.device_sms[d]
         return rows
 
     def _find_ways(self) -> tuple[Ints, Ints] | None:
@@ -369,57 +387,74 @@ class Layout:
         source = np.zeros(len(copies.op), np.int64)
         source[program.argument[rows]] = program.device[rows]
         pairs, self._way[moved] = np.unique(source[moved] * n + copies.device[moved], return_inverse=True)
-        known = platform_of(self.cluster).routes(pairs // n, pairs % n).known
+        known = platform_of(self.cluster).routes(self.cluster, pairs // n, pairs % n).known
         if not known.all():
             copy = program.argument[rows]
             first = copy[np.isnan(copies.transfer[copy]) & ~known[self._way[copy]]][0]
             self.cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
         return pairs // n, pairs % n
 
-    def _numbers(self, platform: Platform) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return initial rows and columns that depend on the numbers of a cluster."""
-        begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
-        values = dict(platform.columns)
+    def _numbers(self, cluster: Cluster) -> tuple[_Columns, _Columns]:
+        """Return initial rows and columns that depend on the numbers of a cluster, by the part that has them."""
+        platform = platform_of(cluster)
+        begun: _Columns = {
+            "lanes": self._streams(platform),
+            "devices": {"rows": platform.devices, "crowds": platform.crowds},
+        }
+        values: _Columns = {
+            "program": {},
+            "hosts": dict(platform.hosts),
+            "devices": dict(platform.of_devices),
+            "links": {},
+            "collectives": {},
+        }
         if self._bound:
-            values["room"] = np.concatenate([values["room"].reshape(-1), self._rooms(platform)])
+            room = values["devices"]["room"].reshape(-1)
+            values["devices"]["room"] = np.concatenate([room, self._rooms(platform)])
         if self.program.execution == "graph":  # the only host time is the launch of the graph
-            values["cost"] = np.zeros_like(values["cost"])
-            values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
-            values["join"] = np.where(self._joins, platform.graph_join[self.program.device], 0.0)
-            begun["devices"] = platform.devices.copy()
-            begun["devices"]["graph_issue"] = platform.graph_issue
+            cost = values["hosts"]["cost"] = np.zeros_like(platform.hosts["cost"])
+            cost[0, 0] = platform.graph_launch[self.program.device[0]]
+            values["program"]["join"] = np.where(self._joins, platform.graph_join[self.program.device], 0.0)
+            devices = begun["devices"]["rows"] = platform.devices.copy()
+            devices["graph_issue"] = platform.graph_issue
         if self._meet:
-            values |= rows_of(loads_on_links(self.program.graph, platform.cluster, self._home))
+            loads = loads_on_links(self.program.graph, cluster, self._home)
+            values["collectives"] = columns_of_collectives(loads)
         if self._ways is not None:
-            found = platform.routes(*self._ways)
+            found = platform.routes(cluster, *self._ways)
             routes = np.zeros(len(found.latency), state.CopyRoute.dtype)
             routes["latency"] = found.latency
             routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
             routes["first"] = found.channel_ptr[:-1]
             routes["end"] = found.channel_ptr[1:]
-            values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
+            channels = np.ascontiguousarray(found.channel, np.int32)
+            values["links"] = {"routes": routes, "route_channels": channels}
         if self._uses_links:
             flows = np.zeros(len(self._lanes), Channel.dtype)  # a stream has at most one flow at a time
-            begun["channels"] = np.concatenate([platform.channels, flows])
+            begun["links"] = {"channels": np.concatenate([platform.channels, flows])}
         return begun, values
 
     def move(self, cluster: Cluster) -> None:
         """Use another cluster for the next run, which has the same routes and other numbers."""
-        begun, values = self._numbers(platform_of(cluster))
-        s = self.take()
-        for name, rows in begun.items():
-            s[name].view(np.uint8)[:] = rows.view(np.uint8)
-        for name, column in values.items():
-            s[name] = column
-        self.spare.append(s)
+        begun, values = self._numbers(cluster)
+        run = self.take()
+        for part, columns in begun.items():
+            table = getattr(run, part)
+            for name, rows in columns.items():
+                table[name].view(np.uint8)[:] = rows.view(np.uint8)
+        run.update(**values)
+        self.spare.append(run)
 
     def take(self) -> State:
         """Return memory for a run, which no other run uses; appended to `spare`, it is used again."""
         try:
             return self.spare.pop()
-        except IndexError:  # as bytes: of rows numpy copies one field after the other
-            begun = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in self._begun.items()}
-            return State(**self._values, **begun)
+        except IndexError:
+            values = dict(self._values)
+            for part, columns in self._begun.items():  # as bytes: numpy copies rows one field after the other
+                copies = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in columns.items()}
+                values[part] = values[part] | copies
+            return State(**values)
 
     def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
         """Return the makespan in us of each sample, with the parameters of `begin`.
@@ -429,39 +464,42 @@ class Layout:
         DeadlockError
             If something is left that nothing will ever release.
         """
-        s = self.take()
-        found = begin(s, launches, factors)
-        if finish(s) != OVER:
-            raise self._deadlock(s)
-        self.spare.append(s)
-        return found
+        run = self.take()
+        makespans = begin(run, launches, factors)
+        if finish(run) != OVER:
+            raise self._deadlock(run)
+        self.spare.append(run)
+        return makespans
 
     def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
         """Return the spans by columns and the load curves of a run, with the parameters and errors of `makespans`."""
-        s = self.take()
-        begin(s, launches, factors)
-        begin_curves(s, 2 * MOST_POINTS + 2 * len(launches))
-        s["spans"] = np.empty(
-            4 * s.n_instructions + 1, SpanRecord.dtype
-        )  # at most three spans and one host span for each
-        while finish(s) == FULL:
-            enlarge(s)
-        s.recording = 0
-        spans = s["spans"][: s.n_spans]
-        curves = curves_of(s)
-        s["spans"] = s["points"] = None
-        if s.status != OVER:
-            raise self._deadlock(s)
-        self.spare.append(s)
+        run = self.take()
+        record = run.record
+        begin(run, launches, factors)
+        begin_curves(run, 2 * MOST_POINTS + 2 * len(launches))
+        # at most three spans and one host span for each instruction
+        record["spans"] = np.empty(4 * run.program.n + 1, SpanRecord.dtype)
+        while finish(run) == FULL:
+            enlarge(record)
+        record.active = 0
+        spans = record["spans"][: record.n_spans]
+        curves = curves_of(run)
+        record["spans"] = None
+        record["points"] = None
+        if run.status != OVER:
+            raise self._deadlock(run)
+        self.spare.append(run)
         return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}, curves
 
-    def _deadlock(self, s: State) -> DeadlockError:
+    def _deadlock(self, run: State) -> DeadlockError:
         """Return the error of a deadlock, which names the awaited events."""
-        stuck = s["lanes"][s["lanes"]["head"] < s["lanes"]["tail"]]
-        waiting = s["items"]["code"][stuck["head"]] >> 2
+        lanes = run.lanes["rows"]
+        stuck = lanes[lanes["head"] < lanes["tail"]]
+        waiting = run.lanes["items"]["code"][stuck["head"]] >> 2
         held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        issued = s["events"]["time"][s.n_events : 2 * s.n_events] < inf
-        return deadlock(self.program, s["hosts"]["at"].tolist(), held, issued.tolist())
+        n_events = run.events.n
+        issued = run.events["rows"]["time"][n_events : 2 * n_events] < inf
+        return deadlock(self.program, run.hosts["rows"]["at"].tolist(), held, issued.tolist())
 
     def _streams(self, platform: Platform) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
@@ -489,15 +527,18 @@ class Layout:
             room = np.bincount(number, passing, len(sharers)).astype(np.int64)[kept]
             connections = np.zeros(len(room), state.Connection.dtype)
             connections["first"] = np.cumsum(room) - room
-        return {"lanes": lanes, "connections": connections}
+        return {"rows": lanes, "connections": connections}
+
+
+_last_layout = Memo[Layout]()
 
 
 def layout_of(program: Program, cluster: Cluster) -> Layout:
-    """Return the layout of a program on a cluster; the last one of a program is stored with it."""
-    layout = program.__dict__.get(_LAYOUT)
+    """Return the layout of a program on a cluster; the last one of a program is kept as long as the program lives."""
+    layout = _last_layout.get(program)
     if layout is None or layout.cluster is not cluster:
-        layout = program.__dict__[_LAYOUT] = Layout(program, cluster)
-    return cast(Layout, layout)
+        layout = _last_layout.put(program, Layout(program.check().with_values(), cluster))  # which knows its program
+    return layout
 
 
 def launches_of(layout: Layout, cost: CostModel | None) -> Array:

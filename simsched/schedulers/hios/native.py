@@ -3,8 +3,8 @@
 from math import inf
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.schedulers.listing import EdgeEnd, transfer
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, native, piece
+from simsched.schedulers.instance import EdgeEnd, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
@@ -50,6 +50,7 @@ class Mapping(Table):
     free: Column[f8] = length("n_states * 2 * n_devices * n_devices")
 
 
+@native
 def makespan(t: Mapping, limit: float) -> float:
     """Return the end of the mapped operators, infinity where it is not below `limit`.
 
@@ -84,6 +85,7 @@ def makespan(t: Mapping, limit: float) -> float:
     return latest
 
 
+@native
 def path_from(t: Mapping, i: int) -> float:
     """Find the longest valid path from an operator on; return its length with the edge that leads there."""
     # the longest edges from and to the mapped part
@@ -118,6 +120,7 @@ def path_from(t: Mapping, i: int) -> float:
     return length + max(head, 0.0)
 
 
+@native
 def find_path(t: Mapping) -> None:
     """Write the longest valid path of the operators not mapped yet."""
     longest = -1.0
@@ -140,6 +143,7 @@ def find_path(t: Mapping) -> None:
     t.n_open -= t.n_path
 
 
+@native
 def find_released_path(t: Mapping) -> None:
     """Take the edges of the longest path of them, and write the operators on it that are not mapped yet.
 
@@ -176,6 +180,7 @@ def find_released_path(t: Mapping) -> None:
             t.n_open -= 1
 
 
+@native
 def put_path(t: Mapping, d: int) -> None:
     """Map the path to a device."""
     for k in range(t.n_path):
@@ -212,6 +217,7 @@ def map_paths(t: Mapping) -> None:
         work += t.n_ops * (1 + t.n_devices)
 
 
+@native
 def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
     """Record the next operator's earliest end on device `j`; return the earlier mapping that it extends."""
     i = t.at
@@ -306,11 +312,13 @@ class WindowTable(Table):
     followers: Column[i4] = length("n_ops")
 
 
+@native
 def stage_of(t: WindowTable, i: int) -> Stage:
     """Return the stage that an operator is in."""
     return t.stages[t.stages[i].first]
 
 
+@native
 def end_of(t: WindowTable, s: int) -> float:
     """Return a stage's end: it starts when the stage before it on its device and all inputs are done."""
     stage = t.stages[s]
@@ -322,6 +330,7 @@ def end_of(t: WindowTable, s: int) -> float:
     return start + stage.time
 
 
+@native
 def evaluate(t: WindowTable, begin: int) -> float:
     """Find the ends of stages from a place in the order on; return when the last device is done.
 
@@ -337,6 +346,7 @@ def evaluate(t: WindowTable, begin: int) -> float:
     return makespan
 
 
+@native
 def reads_marked(t: WindowTable, s: int) -> bool:
     """Return whether a stage has an input from one that is marked."""
     for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
@@ -345,6 +355,7 @@ def reads_marked(t: WindowTable, s: int) -> bool:
     return False
 
 
+@native
 def can_merge(t: WindowTable, taken: int) -> bool:
     """Mark the successors of the first of `taken` operators up to the last; return whether none of these is marked.
 
@@ -369,6 +380,7 @@ def can_merge(t: WindowTable, taken: int) -> bool:
     return True
 
 
+@native
 def set_stage(t: WindowTable, size: int, us: float) -> None:
     """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
     for k in range(t.taken):
@@ -381,6 +393,7 @@ def set_stage(t: WindowTable, size: int, us: float) -> None:
     stage.time = us
 
 
+@native
 def rearrange(t: WindowTable, taken: int) -> None:
     """Put the joined stage into the order: after the stages that do not follow it, before its successors."""
     begin = t.stages[t.first].place
@@ -403,6 +416,7 @@ def rearrange(t: WindowTable, taken: int) -> None:
         t.stages[t.order[place]].place = place
 
 
+@native
 def can_widen(t: WindowTable) -> bool:
     """Return whether the window has room for the operator after it, and both are in no stage of several."""
     after = t.first + t.taken
@@ -411,6 +425,7 @@ def can_widen(t: WindowTable) -> bool:
     return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
 
 
+@native
 def close(t: WindowTable) -> None:
     """Keep the best stage of the window, if any is better than none."""
     if t.best_taken > 1:

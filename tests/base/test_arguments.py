@@ -7,7 +7,7 @@ import pytest
 from documents import CLUSTER, GRAPH, plan
 
 import simsched as ss
-from simsched.base.door import door
+from simsched.base.arguments import door
 from simsched.base.errors import ArgumentError
 
 CALLS = {

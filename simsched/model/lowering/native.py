@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from simsched.base.jit import Column, Row, Rows, Table, i1, i4, i8, length, piece
+from simsched.base.jit import Column, Row, Rows, Table, i1, i4, i8, length, native, piece
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 
 EXACT_STREAMS: Final = 8
@@ -140,6 +140,7 @@ def plan(s: LoweredCandidate) -> None:
         count(s)
 
 
+@native
 def place(s: LoweredCandidate) -> None:
     """Read the rows of a candidate, up to one that is `wrong`."""
     s.wrong = -1
@@ -163,6 +164,7 @@ def place(s: LoweredCandidate) -> None:
         s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
 
 
+@native
 def find_lanes(s: LoweredCandidate) -> None:
     """Give a number to each stream in use; turn the rows in order by device, and by stream, into their operators."""
     n = s.n_ops
@@ -185,6 +187,7 @@ def find_lanes(s: LoweredCandidate) -> None:
     s.lanes[s.n_lanes].first = n
 
 
+@native
 def find_copies(s: LoweredCandidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
@@ -217,6 +220,7 @@ def find_copies(s: LoweredCandidate) -> None:
     s.n_copies = copies
 
 
+@native
 def choose_copy_lanes(s: LoweredCandidate) -> None:
     """Give each copy a stream: one for each (stream of the producer, destination), after the compute streams.
 
@@ -263,6 +267,7 @@ def choose_copy_lanes(s: LoweredCandidate) -> None:
                 s.sent[c].lane = s.lane_of[s.sent[c].lane]
 
 
+@native
 def count(s: LoweredCandidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
     n = s.n_ops
@@ -289,6 +294,7 @@ def count(s: LoweredCandidate) -> None:
 # the device, or the number of operators plus the number of a copy.
 
 
+@native
 def find_waits(s: LoweredCandidate) -> bool:
     """Write the waits of every operator; between streams of a device without waits that others imply.
 
@@ -332,6 +338,7 @@ def find_waits(s: LoweredCandidate) -> bool:
     return True
 
 
+@native
 def find_producers(s: LoweredCandidate, v: int) -> int:
     """Write the operator's possible waits as keys; return their number."""
     op = s.placed[v]
@@ -349,6 +356,7 @@ def find_producers(s: LoweredCandidate, v: int) -> int:
     return n
 
 
+@native
 def drop_implied(s: LoweredCandidate, v: int, n: int) -> bool:
     """Drop producers on the device that have run if others have, or by the stream's knowledge; return whether any stay.
 
@@ -370,6 +378,7 @@ def drop_implied(s: LoweredCandidate, v: int, n: int) -> bool:
     return some
 
 
+@native
 def learn_all(s: LoweredCandidate, known: int, mine: int) -> None:
     """Learn the snapshot of an operator (-1: no snapshot) on all streams but one."""
     if known >= 0:
@@ -380,6 +389,7 @@ def learn_all(s: LoweredCandidate, known: int, mine: int) -> None:
                 learn(s, clock.lane, clock.place)
 
 
+@native
 def learn(s: LoweredCandidate, lane: int, place: int) -> None:
     """Note up to which place a stream has run."""
     if s.lanes[lane].place < place:
@@ -389,6 +399,7 @@ def learn(s: LoweredCandidate, lane: int, place: int) -> None:
         s.lanes[lane].place = place
 
 
+@native
 def has_room(s: LoweredCandidate, i: int) -> bool:
     """Return whether another snapshot has room; unused snapshots are dropped if that frees half of it."""
     if s.top + s.n_lanes <= s.room:
@@ -409,6 +420,7 @@ def has_room(s: LoweredCandidate, i: int) -> bool:
     return 2 * (s.top + s.n_lanes) <= s.room
 
 
+@native
 def find_asked(s: LoweredCandidate, i: int) -> None:
     """Mark the snapshots that streams, or operators of the device from place `i` on, may ask for."""
     device = s.home[s.by_device[i]]
@@ -425,6 +437,7 @@ def find_asked(s: LoweredCandidate, i: int) -> None:
                 s.placed[snapshot].asked = i
 
 
+@native
 def drop_copy_waits(s: LoweredCandidate) -> None:
     """Drop waits for copies where the same waiter has waited for a later one on its stream.
 
@@ -477,6 +490,7 @@ def write(s: LoweredCandidate) -> None:
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
 
 
+@native
 def write_operator(s: LoweredCandidate, v: int) -> None:
     """Write the host's instructions for an operator."""
     op = s.placed[v]
@@ -511,6 +525,7 @@ def write_operator(s: LoweredCandidate, v: int) -> None:
         s.copies[s.n_copies + c] = s.home[s.dst[s.sent[c].edge]]
 
 
+@native
 def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: int) -> None:
     """Write an instruction."""
     row = s.n_written
@@ -521,6 +536,7 @@ def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: i
     s.n_written += 1
 
 
+@native
 def sort(keys: Column[i8], n: int) -> None:
     """Sort `n` numbers (Shell's way: by insertion if they are few)."""
     if n < 2:  # as nearly always

@@ -11,7 +11,7 @@ from strategies import graphs
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
 from simsched.model import operator_times, times_by_device
-from simsched.simulator.workload import demand, demand_of, solo_units
+from simsched.simulator.demand import demand, demand_of, solo_units
 
 ONE = ss.Cluster.preset("a100")
 (A100,), (K80,) = ONE.devices, ss.Cluster.preset("k80").devices
