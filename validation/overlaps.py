@@ -202,7 +202,8 @@ def _turn(case: Case) -> Turn:
 
 def _is_close(case: Case, turn: Turn) -> bool:
     """Return whether an overlap turns the same way as an engine's threshold, within a factor of two of it."""
-    return turn.pays == case["pays"] and 0.5 <= turn.at[0] / case["published"] <= 2.0
+    ratio = turn.at[0] / float(case["published"]) if turn.at else 0.0
+    return turn.pays == str(case["pays"]) and 0.5 <= ratio <= 2.0
 
 
 def _turn_row(case: Case, turn: Turn) -> tuple[str, ...]:

@@ -69,12 +69,14 @@ def without_drift(run: Replay, factor: float) -> Replay:
 
     Times are scaled in which kernels run, or pause for less than a launch takes: these pauses are the device's own,
     such as `gap` and `graph_node`. The time before the first kernel and longer pauses are the host's, which has another
-    clock.
+    clock, and so has DRAM: kernels that it bounds count as pauses.
     """
     spans = spans_of(run.trace)
-    if not len(spans.launches):
+    graph = run.program.graph
+    clocked = np.array([op.intensity != "memory" for op in graph.operators])[run.program.launches.op]
+    if not clocked.any():
         return run
-    at, true = true_times(busy_spans(spans.launches), factor)
+    at, true = true_times(busy_spans(spans.launches[clocked]), factor)
     launches, copies = (np.interp(times, at, true) for times in (spans.launches, spans.copies))
     end = float(spans.launches.max())
     scale = float(np.interp(end, at, true)) / end if end > 0.0 else 1.0
@@ -236,7 +238,7 @@ def _bandwidth(record: ContactRecord, drift: Drift) -> float | None:
 
 
 def _launches(items: Mapping[str, Mapping[str, Any]], drift: Drift) -> dict[str, float]:
-    """Return what programmatic launches save, and the part of the SMs that a green context has."""
+    """Return the us that programmatic launches save, and the part of the SMs that a green context has."""
     found: dict[str, float] = {}
     line = items.get("launches/dependent")
     if line is not None:

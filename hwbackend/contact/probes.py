@@ -111,7 +111,7 @@ class ProbeDriver:
         kept: list[object] = []
         for launch in launches:
             config, attributes = self._config(launch)
-            arguments = [
+            arguments: list[Any] = [
                 np.array([launch.stamps], np.uint64),
                 np.array([self.sink], np.uint64),
                 np.array([launch.turns], np.int32),

@@ -158,7 +158,7 @@ class Donor:
             self.obstacles[name] = f"{reason} ({error})"
 
     @property
-    def moved(self) -> tuple[OperatorNodes, ...]:
+    def movable_parts(self) -> tuple[OperatorNodes, ...]:
         """The nodes of each operator as they are moved; a unit is one node, of a number that no other node has."""
         parts = list(self.parts)
         for op in self.units:
@@ -267,7 +267,7 @@ class DonatedHost(CudaHost):
             if program.execution == "graph" and not stamped:
                 units = {donor.number_of_unit(op): unit for op, unit in donor.units.items()}
                 self._reordered = donor.nodes.reorder(
-                    edges_of(program, donor.moved), node_priorities(program, donor.moved), units
+                    edges_of(program, donor.movable_parts), node_priorities(program, donor.movable_parts), units
                 )
                 self.adopt(_Launchable(api, self._reordered, self.origin))
             else:

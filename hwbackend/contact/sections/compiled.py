@@ -32,9 +32,11 @@ NETWORKS: Final = ("towers", "branches", "experts")
 
 def compile_items() -> list[ContactItem]:
     """Return the items: each network as it is, then each one by Inductor, which takes longest and may fail."""
-    plain = [ContactItem(f"compile/{name}", _SECONDS, partial(_measure, name=name, ways=_plain)) for name in NETWORKS]
+    plain = [
+        ContactItem(f"compile/{name}", _SECONDS, partial(_measure, name=name, ways=_plain_ways)) for name in NETWORKS
+    ]
     compiled = [
-        ContactItem(f"compile/{name}-inductor", _COMPILED_SECONDS, partial(_measure, name=name, ways=_by_inductor))
+        ContactItem(f"compile/{name}-inductor", _COMPILED_SECONDS, partial(_measure, name=name, ways=_inductor_ways))
         for name in NETWORKS
     ]
     return plain + compiled
@@ -111,7 +113,7 @@ def _require_gpu(bench: Bench) -> None:
         raise UnsupportedError("PyTorch sees no GPU: check nvidia-smi, and install a PyTorch with CUDA")
 
 
-def _plain(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
+def _plain_ways(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes a call of the network as it is."""
 
     def streams(scheduler: str) -> Callable[[], Any]:
@@ -127,7 +129,7 @@ def _plain(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Ca
     }
 
 
-def _by_inductor(torch: Any, module: Any, x: Any, _cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
+def _inductor_ways(torch: Any, module: Any, x: Any, _cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
     """Return by name what makes a call of the network by Inductor."""
     return {
         "inductor": lambda: partial(torch.compile(module), x),

@@ -62,6 +62,22 @@ def test_the_drift_of_the_device_changes_no_time_of_the_host():
     assert run.latency == pytest.approx((44.8, 89.6))
 
 
+def test_the_drift_of_the_clock_of_sms_changes_no_time_of_dram():
+    """Kernels of 10 us each, one after the other: of three the second is bound by DRAM; 1.25 times as slow."""
+    graph = OpGraph([Operator(name, time=1.0, intensity="memory" if name == "b" else "compute") for name in "abc"])
+    cluster = Cluster.preset("h100")
+    program = Schedule.from_columns(graph, [0, 1, 2], (cluster.devices[0].name,)).lower(cluster)
+    spans = np.array([(0.0, 10.0), (14.0, 24.0), (28.0, 38.0)])
+    trace = measured_trace(program, cluster, spans, np.zeros((0, 2)))
+    run = without_drift(Replay((38.0,), trace, {}, None, "x"), 1.25)
+    assert spans_of(run.trace).launches == pytest.approx(np.array([(0.0, 8.0), (12.0, 22.0), (26.0, 34.0)]))
+    alone = OpGraph([Operator("b", time=1.0, intensity="memory")])
+    program = Schedule.from_columns(alone, [0], (cluster.devices[0].name,)).lower(cluster)
+    trace = measured_trace(program, cluster, spans[:1], np.zeros((0, 2)))
+    same = Replay((10.0,), trace, {}, None, "x")
+    assert without_drift(same, 1.25) is same
+
+
 def test_what_a_kernel_loses_beside_another_is_told_from_interference():
     """Of 3 and 12 us alone; half a us later and a tenth slower beside another: 3.85 and 13.75 us."""
     cluster = FakeDevice(seed=1).cluster

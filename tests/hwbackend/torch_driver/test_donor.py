@@ -244,7 +244,7 @@ def test_a_unit_comes_after_what_the_schedule_says_and_before_the_rest():
         donor = network.donor
         program = drawn_program(network, number, "graph")
         before = order_of(program)
-        parts = donor.moved
+        parts = donor.movable_parts
         owner = {node: op for op, part in enumerate(parts) for node in part.nodes}
         after = closure(max(owner) + 1, edges_of(program, parts))
         inside = [closure(max(owner) + 1, part.edges) for part in parts]

@@ -158,7 +158,7 @@ def test_a_device_is_its_preset_with_the_limits_that_the_driver_tells(monkeypatc
 
 @pytest.mark.parametrize(
     ("capability", "sms", "threads", "similar"),
-    [("8.9", 140, 1536, "l40s"), ("9.0", 78, 2048, "h200"), ("13.0", 200, 2048, "a100")],
+    [("8.9", 140, 1536, "l40s"), ("9.0", 130, 2048, "h200"), ("13.0", 200, 2048, "a100")],
 )
 def test_a_device_without_a_preset_has_its_own_limits(monkeypatch, caplog, capability, sms, threads, similar):
     """Rates and costs are those of the most similar preset of the same capability, if there is one."""
