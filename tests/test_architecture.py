@@ -59,7 +59,7 @@ OPTIONAL = {
     "distributed": ("simsched.experiments.study.execution.pools",),
     "plotly": ("simsched.show.report",),
     "pyarrow": ("simsched.experiments.result",),
-    "torch": ("hwbackend.torch", "hwbackend.inductor", "workloads.formats.torch"),
+    "torch": ("hwbackend.torch", "workloads.formats.torch"),
     "onnx": ("workloads.formats.onnx",),
 }
 
@@ -202,7 +202,7 @@ ABOVE, OTHERS = "in a room above", "do not know each other"
         (
             "workloads/registry.py",
             "from torch import nn",
-            "only hwbackend.torch*.py, hwbackend.inductor*.py, workloads.formats.torch*.py may",
+            "only hwbackend.torch*.py, workloads.formats.torch*.py may",
         ),
     ],
 )

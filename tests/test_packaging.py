@@ -72,7 +72,7 @@ def test_files_that_are_no_modules_lie_in_packages():
     wanted = [
         "simsched/show/report/page.css",
         "simsched/show/report/page.js",
-        "hwbackend/kernels/synth.cu",
+        "hwbackend/cuda/kernels/synth.cu",
         *(f"{package}/py.typed" for package in PACKAGES),
     ]
     for path in wanted:

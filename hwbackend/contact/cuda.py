@@ -16,7 +16,7 @@ import numpy as np
 from hwbackend.contact.clocks import DeviceState, state_of_gpu
 from hwbackend.contact.device import BackendDevice, Halves, Session, StampedBlock, UnsupportedError
 from hwbackend.contact.probes import ProbeDriver
-from hwbackend.cuda.driver import addresses, require_driver
+from hwbackend.executor.driver import addresses, require_driver
 from simsched.base.errors import MissingDependencyError
 from simsched.model import Ints, Kernel, Schedule
 from simsched.model.backend import Backend

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
+from hwbackend import get
 from hwbackend.contact.cuda import ContactGpu
 from hwbackend.contact.device import FAKE, BackendDevice, ContactDevice
 from hwbackend.contact.fake import FakeDevice
-from hwbackend.registry import get
 from simsched.base.errors import BackendError
 
 _BY_CUDA: Final = ("cuda", "cupy")  # backends on whose GPU the contact launches kernels of its own

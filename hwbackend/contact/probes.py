@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hwbackend.contact.device import Halves
-from hwbackend.cuda.driver import value_of
-from hwbackend.cuda.packed import SIGNATURES, PackedCalls
+from hwbackend.executor.driver import value_of
+from hwbackend.executor.packed import SIGNATURES, PackedCalls
 from simsched.base.errors import BackendError
 from simsched.model import Ints
 

@@ -11,10 +11,10 @@ from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.devices import cluster_of
 from hwbackend.cuda.errors import cuda_errors, translate_error
 from hwbackend.cuda.interface import CudaApi, Function
+from hwbackend.cuda.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source
 from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launches_of_graph, with_kernels
 from hwbackend.cuda.run import Run
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
-from hwbackend.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from simsched.base.errors import BackendError, SimschedError

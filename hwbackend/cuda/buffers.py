@@ -9,8 +9,7 @@ import numpy as np
 
 from hwbackend.cuda.errors import cuda_errors, quietly
 from hwbackend.cuda.interface import Array, CudaApi
-from hwbackend.cuda.operators import Launched, Numbers, Values
-from hwbackend.kernels.arguments import (
+from hwbackend.cuda.kernels.arguments import (
     FLOAT_NBYTES,
     Argument,
     BlockStamps,
@@ -22,7 +21,8 @@ from hwbackend.kernels.arguments import (
     StreamBuffer,
     WordTable,
 )
-from hwbackend.kernels.launches import STREAM_NBYTES, parameters_of, scratch_of, tables_of
+from hwbackend.cuda.kernels.launches import STREAM_NBYTES, parameters_of, scratch_of, tables_of
+from hwbackend.cuda.operators import Launched, Numbers, Values
 from simsched.base.units import MIB
 from simsched.model.program import COPY, LAUNCH, Program
 

@@ -7,9 +7,9 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.kernels.launches import CudaLaunch, NumberArgument, Resources, launches_of, output_size
-from hwbackend.kernels.sources import variant_of
-from hwbackend.kernels.stand_ins import with_stand_ins
+from hwbackend.cuda.kernels.launches import CudaLaunch, NumberArgument, Resources, launches_of, output_size
+from hwbackend.cuda.kernels.sources import variant_of
+from hwbackend.cuda.kernels.stand_ins import with_stand_ins
 from hwbackend.measuring.synth import SYNTH, realised
 from simsched.model import Cluster, Kernel, Operator, OpGraph
 

@@ -11,10 +11,10 @@ import numpy as np
 from hwbackend.cuda.buffers import Buffers
 from hwbackend.cuda.errors import quietly
 from hwbackend.cuda.interface import Call, CudaApi, Function
+from hwbackend.cuda.kernels.launches import CudaLaunch
 from hwbackend.cuda.operators import Launched
 from hwbackend.executor.issue import issue
 from hwbackend.executor.lanes import Lane, crossing_events, ends_of, priorities_of, threads_of
-from hwbackend.kernels.launches import CudaLaunch
 from simsched.base.errors import BackendError
 from simsched.model.program import COPY, LAUNCH, RECORD, Program
 

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def explain(compiled: Any) -> tuple[Any, ...]:
-    """Return what became of each graph of a compiled model; see `hwbackend.inductor.backend.explain`."""
-    from hwbackend.inductor import backend  # it needs this package
+    """Return what became of each graph of a compiled model; see `hwbackend.torch.inductor.backend.explain`."""
+    from hwbackend.torch.inductor import backend  # it imports PyTorch
 
     return backend.explain(compiled)

@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.cuda.driver import require_driver
+from hwbackend.executor.driver import require_driver
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import SYNTH, realised

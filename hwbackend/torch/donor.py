@@ -14,12 +14,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 
-from hwbackend.cuda.driver import addresses, value_of
-from hwbackend.cuda.nodes import NodeGraph, NodeUnit, ReorderedGraph, captured_graph, handles_of
-from hwbackend.cuda.packed import PackedCalls
-from hwbackend.cuda.packing import packed_calls
+from hwbackend.executor.driver import addresses, value_of
 from hwbackend.executor.lanes import devices_of
+from hwbackend.executor.nodes import NodeGraph, NodeUnit, ReorderedGraph, captured_graph, handles_of
 from hwbackend.executor.ordering import OperatorNodes, edges_of, node_priorities, part_of
+from hwbackend.executor.packed import PackedCalls
+from hwbackend.executor.packing import packed_calls
 from hwbackend.torch.hosts import CudaHost, TorchCuda, capture_errors
 from simsched.base.errors import BackendError
 from simsched.model import Cluster, Kernel, OpGraph, Program, Schedule

@@ -14,7 +14,7 @@ import numpy as np
 
 from hwbackend.cuda.backend import CupyBackend
 from hwbackend.cuda.interface import CudaApi, CudaDevice, Function
-from hwbackend.kernels.sources import KERNEL_NAMES, KERNEL_RESOURCES
+from hwbackend.cuda.kernels.sources import KERNEL_NAMES, KERNEL_RESOURCES
 from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from hwbackend.inductor.plan import FusedKernel, make_plan
+from hwbackend.torch.inductor.plan import FusedKernel, make_plan
 
 _SLOW: Final = ("stride_at", "simplify_index_in_vec_range", "stride_at_vec_range")
 """Functions of `torch._inductor.sizevars` that keep their last 128 answers; a graph has more."""

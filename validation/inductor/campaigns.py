@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import torch
 
-from hwbackend.inductor.doors import compile_inductor
-from hwbackend.inductor.plan import StreamPlan
+from hwbackend.torch.inductor.doors import compile_inductor
+from hwbackend.torch.inductor.plan import StreamPlan
 from validation.inductor.caches import keep_answers
 from validation.inductor.drawn import BROKEN, drawn_wrappers, ordered
 from validation.inductor.expected import is_broken

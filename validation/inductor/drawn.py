@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from hwbackend.inductor.doors import ORDERED, compile_inductor, ordered_pass
-from hwbackend.inductor.plan import Allocation, FusedKernel, Planner, StreamPlan, make_plan
+from hwbackend.torch.inductor.doors import ORDERED, compile_inductor, ordered_pass
+from hwbackend.torch.inductor.plan import Allocation, FusedKernel, Planner, StreamPlan, make_plan
 from simsched.model import OpGraph
 from validation.inductor.fake_gpu import wrapper_of
 from validation.inductor.forks import split_runs

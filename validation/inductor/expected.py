@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.inductor.plan import INPUT_STREAM
+from hwbackend.torch.inductor.plan import INPUT_STREAM
 from validation.inductor.drawn import Drawn
 
 Flags = npt.NDArray[np.bool_]

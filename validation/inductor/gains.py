@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from hwbackend.inductor.backend import explain, simsched_backend
+from hwbackend.torch.inductor.backend import explain, simsched_backend
 from validation.inductor.models import Experts, Towers
 
 BATCHES: Final = (1, 16)

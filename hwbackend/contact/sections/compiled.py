@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from hwbackend.contact.device import UnsupportedError
 from hwbackend.contact.sections.item import Bench, ContactItem, Json
-from hwbackend.inductor.backend import simsched_backend
 from hwbackend.torch.apply import apply
 from hwbackend.torch.devices import require_torch
+from hwbackend.torch.inductor.backend import simsched_backend
 from simsched.model import Cluster
 from simsched.schedulers import schedule
 from workloads.formats.torch_fx import from_module

@@ -19,9 +19,9 @@ from shortened import in_order, program_of, synths
 import workloads
 from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.hosts import Hosts
+from hwbackend.cuda.kernels.launches import NumberArgument
 from hwbackend.cuda.operators import Numbers
 from hwbackend.cuda.streams import Streams
-from hwbackend.kernels.launches import NumberArgument
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Kernel, Operator, OpGraph

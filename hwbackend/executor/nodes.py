@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final
 
-from hwbackend.cuda.driver import value_of
+from hwbackend.executor.driver import value_of
 from hwbackend.executor.ordering import NodeEdge
 from simsched.base.errors import BackendError
 from simsched.model import Kernel

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from hwbackend.inductor import doors
-from hwbackend.inductor.profiled import read_kernels
 from hwbackend.measuring.environment import own_version
 from hwbackend.torch.devices import cuda_cluster, require_torch
+from hwbackend.torch.inductor import doors
+from hwbackend.torch.inductor.profiled import read_kernels
 from hwbackend.torch.traces import record_trace
 from simsched.base.errors import BackendError, FormatError
 from simsched.model import Target

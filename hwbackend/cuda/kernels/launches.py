@@ -60,7 +60,7 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.kernels.arguments import (
+from hwbackend.cuda.kernels.arguments import (
     FLOAT_NBYTES,
     Address,
     Argument,
@@ -77,7 +77,7 @@ from hwbackend.kernels.arguments import (
     scratch_of,
     tables_of,
 )
-from hwbackend.kernels.sources import (
+from hwbackend.cuda.kernels.sources import (
     KERNEL_NAMES,
     KERNEL_RESOURCES,
     NVRTC_OPTIONS,

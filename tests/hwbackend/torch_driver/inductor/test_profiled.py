@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kineto_traces import CPU, KinetoTrace
 
 import simsched as ss
-from hwbackend.inductor.plan import FusedKernel, sources, with_profile
-from hwbackend.inductor.profiled import read_kernels
+from hwbackend.torch.inductor.plan import FusedKernel, sources, with_profile
+from hwbackend.torch.inductor.profiled import read_kernels
 from hwbackend.torch.traces import ITERATION
 from simsched.base.errors import CostError, FormatError
 

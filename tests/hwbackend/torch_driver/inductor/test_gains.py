@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hwbackend.inductor import doors  # noqa: E402 - the rest is for those who have PyTorch
+from hwbackend.torch.inductor import doors  # noqa: E402 - the rest is for those who have PyTorch
 from validation.inductor.gains import compare_gains  # noqa: E402
 from validation.inductor.models import Towers  # noqa: E402
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from hwbackend.inductor import doors
-from hwbackend.inductor.choice import PLAIN, KeptPlan, VariantChoice, choose, key_of, read_choice, remember
-from hwbackend.inductor.measure import Measure
-from hwbackend.inductor.options import CompileOptions
-from hwbackend.inductor.plan import (
+from hwbackend.torch.devices import line
+from hwbackend.torch.inductor import doors
+from hwbackend.torch.inductor.choice import PLAIN, KeptPlan, VariantChoice, choose, key_of, read_choice, remember
+from hwbackend.torch.inductor.measure import Measure
+from hwbackend.torch.inductor.options import CompileOptions
+from hwbackend.torch.inductor.plan import (
     FusedKernel,
     StreamPlan,
     make_plan,
@@ -18,8 +19,7 @@ from hwbackend.inductor.plan import (
     sources,
     with_profile,
 )
-from hwbackend.inductor.report import Report
-from hwbackend.torch.devices import line
+from hwbackend.torch.inductor.report import Report
 from hwbackend.torch.nodes import is_weight
 from simsched.base.errors import BackendError
 from simsched.model.profile import Profile

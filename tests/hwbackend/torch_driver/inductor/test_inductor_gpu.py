@@ -1,6 +1,6 @@
 """The whole backend on a GPU: the choice is never slower than Inductor's CUDA graph, and computes the same.
 
-``pytest -m gpu tests/hwbackend/inductor`` takes below three minutes.
+``pytest -m gpu tests/hwbackend/torch_driver/inductor`` takes below three minutes.
 """
 
 import statistics
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from gpus import require_gpu  # noqa: E402 - the rest is for those who have PyTorch
 
-from hwbackend.inductor.backend import explain, simsched_backend  # noqa: E402
+from hwbackend.torch.inductor.backend import explain, simsched_backend  # noqa: E402
 from validation.inductor.models import Experts, Inception, Towers  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.gpu, pytest.mark.filterwarnings("default")]

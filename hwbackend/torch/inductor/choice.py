@@ -38,7 +38,7 @@ class KeptPlan:
     streams
         The stream of each.
     timed
-        How many had a time of each source, see `hwbackend.inductor.report.Report`.
+        How many had a time of each source, see `hwbackend.torch.inductor.report.Report`.
     """
 
     kernels: tuple[str, ...]

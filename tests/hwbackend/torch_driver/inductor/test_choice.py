@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from hwbackend.inductor.choice import (
+from hwbackend.torch.inductor.choice import (
     LEAST_ROUNDS,
     MOST_ROUNDS,
     KeptPlan,

@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import hwbackend.inductor.backend as backend  # noqa: E402 - the rest is for those who have PyTorch
+import hwbackend.torch.inductor.backend as backend  # noqa: E402 - the rest is for those who have PyTorch
 import simsched as ss  # noqa: E402
-from hwbackend.inductor import doors  # noqa: E402
-from hwbackend.inductor.backend import compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
-from hwbackend.inductor.choice import KeptPlan  # noqa: E402
-from hwbackend.inductor.measure import Measure  # noqa: E402
-from hwbackend.inductor.options import CompileOptions  # noqa: E402
-from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
+from hwbackend.torch.inductor import doors  # noqa: E402
+from hwbackend.torch.inductor.backend import compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
+from hwbackend.torch.inductor.choice import KeptPlan  # noqa: E402
+from hwbackend.torch.inductor.measure import Measure  # noqa: E402
+from hwbackend.torch.inductor.options import CompileOptions  # noqa: E402
+from hwbackend.torch.inductor.plan import Allocation, FusedKernel  # noqa: E402
 from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
 from simsched.calibration import Calibration  # noqa: E402
 from simsched.model import OpGraph  # noqa: E402
@@ -495,7 +495,7 @@ def test_it_is_found_by_name_and_says_what_it_did(caplog, compiled):
     if "simsched" not in torch._dynamo.list_backends(exclude_tags=()):
         torch._dynamo.register_backend(simsched_backend, name="simsched")
     module, x = network("towers")
-    with caplog.at_level(logging.INFO, "hwbackend.inductor"), torch.no_grad():
+    with caplog.at_level(logging.INFO, "hwbackend.torch.inductor"), torch.no_grad():
         runs = [torch.compile(module, backend=usual) for usual in ("simsched", partial(simsched_backend, streams=2))]
         runs.append(torch.compile(lambda x: x.sin() + 1, backend=simsched_backend))
         for run in runs:

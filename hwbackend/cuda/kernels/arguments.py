@@ -1,4 +1,4 @@
-"""Launches of CUDA kernels and their arguments as plain data; their meaning is in `hwbackend.kernels.launches`."""
+"""Launches of CUDA kernels and their arguments as plain data; their meaning is in `hwbackend.cuda.kernels.launches`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

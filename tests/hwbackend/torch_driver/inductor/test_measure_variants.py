@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hwbackend.inductor.measure import Measure  # noqa: E402 - the rest is for those who have PyTorch
+from hwbackend.torch.inductor.measure import Measure  # noqa: E402 - the rest is for those who have PyTorch
 
 pytestmark = pytest.mark.torch
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hwbackend.inductor.choice import PLAIN, VariantChoice
+from hwbackend.torch.inductor.choice import PLAIN, VariantChoice
 
 
 @dataclass(frozen=True)

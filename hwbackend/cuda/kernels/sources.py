@@ -40,7 +40,7 @@ KERNEL_NAMES: Final = tuple(KERNEL_RESOURCES)
 
 def kernel_source() -> str:
     """Return the CUDA C++ source of all kernels."""
-    return files("hwbackend.kernels").joinpath("synth.cu").read_text(encoding="utf-8")
+    return files("hwbackend.cuda.kernels").joinpath("synth.cu").read_text(encoding="utf-8")
 
 
 def variant_of(kernel: Kernel, resources: Mapping[str, Resources] = KERNEL_RESOURCES) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 import hwbackend
 from hwbackend.contact.cuda import KERNELS, SOURCE
+from hwbackend.cuda.kernels.launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
-from hwbackend.kernels.launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
 
 WHEEL = "nvidia-cuda-nvrtc-cu12"
 RECORDED = "12.9"  # version of the compiler whose registers are written down

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from hwbackend.inductor import doors
-from hwbackend.inductor.contest import Contest
-from hwbackend.inductor.measure import Measure
-from hwbackend.inductor.options import CompileOptions, merge_options, read_options, require_device
-from hwbackend.inductor.report import Report
 from hwbackend.torch.devices import line, require_torch
 from hwbackend.torch.effects import draws
+from hwbackend.torch.inductor import doors
+from hwbackend.torch.inductor.contest import Contest
+from hwbackend.torch.inductor.measure import Measure
+from hwbackend.torch.inductor.options import CompileOptions, merge_options, read_options, require_device
+from hwbackend.torch.inductor.report import Report
 from simsched.base.errors import BackendError
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def simsched_backend(
         Of `torch.compile`, which Inductor takes.
     options, **more
         Of `torch.compile`, or by ``partial(simsched_backend, streams=2)``: see
-        `hwbackend.inductor.options.CompileOptions`.
+        `hwbackend.torch.inductor.options.CompileOptions`.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from fake_cuda import on_fake
 from shortened import in_order
 
 import workloads
-from hwbackend.kernels.stand_ins import stand_in, with_stand_ins
+from hwbackend.cuda.kernels.stand_ins import stand_in, with_stand_ins
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph

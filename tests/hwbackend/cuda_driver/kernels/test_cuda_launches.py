@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hwbackend.kernels import launches as cuda
-from hwbackend.kernels.sources import variant_of
+from hwbackend.cuda.kernels import launches as cuda
+from hwbackend.cuda.kernels.sources import variant_of
 from simsched.base.errors import BackendError
 from simsched.model.graph import Kernel, Operator
 

@@ -8,7 +8,7 @@ from math import inf, nan
 from numbers import Integral, Real
 from typing import Any, Final
 
-from hwbackend.inductor.doors import MODES
+from hwbackend.torch.inductor.doors import MODES
 from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, brief_text
 from simsched.base.io import read_json
 from simsched.calibration import Calibration

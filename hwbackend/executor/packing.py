@@ -7,11 +7,11 @@ Not run on a device yet.
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
-from hwbackend.cuda.nodes import NodeGraph
-from hwbackend.cuda.packed import PackedCalls
 from hwbackend.executor.issue import issue
 from hwbackend.executor.lanes import Lane, first_rows, threads_of
+from hwbackend.executor.nodes import NodeGraph
 from hwbackend.executor.ordering import OperatorNodes
+from hwbackend.executor.packed import PackedCalls
 from simsched.base.errors import BackendError
 from simsched.model import Program
 

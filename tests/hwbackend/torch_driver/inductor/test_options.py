@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import simsched as ss
-from hwbackend.inductor.options import CompileOptions, merge_options, read_options, require_device
+from hwbackend.torch.inductor.options import CompileOptions, merge_options, read_options, require_device
 from simsched.base.errors import ArgumentError, ScheduleError, SimschedError
 from simsched.calibration import Calibration
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, Final
 
-from hwbackend.inductor.plan import Allocation, FusedKernel, StreamPlan
+from hwbackend.torch.inductor.plan import Allocation, FusedKernel, StreamPlan
 from simsched.base.errors import BackendError
 
 VERSIONS: Final = ((2, 10), (2, 15))
@@ -447,7 +447,7 @@ class _Marking(_Writing):
         if node.get_name() not in self.functions:
             return
         if self._at is None:
-            self._write("from hwbackend.inductor.profiled import Marks")
+            self._write("from hwbackend.torch.inductor.profiled import Marks")
             self._write("marks = Marks()")
         self._at = node.get_name()
         self._write(f"marks.on({self._at!r})")
@@ -512,5 +512,5 @@ class _Emission(_Writing):
         copies = getattr(wrapper, "codegen_deferred_alignment_copies", None)
         if copies is not None:  # a copy where the first reader is would be on that one's stream
             copies(list(self._graph.graph_inputs))
-        self._write("from hwbackend.inductor.forked import fork")
+        self._write("from hwbackend.torch.inductor.forked import fork")
         self._write(f"streams = fork({self._plan.n_streams}, {self._index})")

@@ -12,8 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hwbackend.inductor import doors  # noqa: E402 - the rest is for those who have PyTorch
-from hwbackend.inductor.backend import explain, simsched_backend  # noqa: E402
+from hwbackend.torch.inductor import doors  # noqa: E402 - the rest is for those who have PyTorch
+from hwbackend.torch.inductor.backend import explain, simsched_backend  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
 from validation.inductor.models import network  # noqa: E402
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simsched as ss
-from hwbackend.inductor.plan import Allocation, FusedKernel, graph_of, make_plan, scheduled_by
+from hwbackend.torch.inductor.plan import Allocation, FusedKernel, graph_of, make_plan, scheduled_by
 from simsched.base.errors import ScheduleError
 
 A100 = ss.Cluster.preset("a100")

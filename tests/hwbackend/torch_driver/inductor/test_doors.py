@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hwbackend.inductor.doors import ORDERED, compile_inductor, marked_pass  # noqa: E402 - the rest needs PyTorch
-from hwbackend.inductor.profiled import Marks  # noqa: E402
+from hwbackend.torch.inductor.doors import ORDERED, compile_inductor, marked_pass  # noqa: E402 - the rest needs PyTorch
+from hwbackend.torch.inductor.profiled import Marks  # noqa: E402
 from hwbackend.torch.traces import record_trace  # noqa: E402
 from validation.inductor.campaigns import compare_kernels, count_races  # noqa: E402
 from validation.inductor.drawn import BROKEN, drawn_wrapper, ordered  # noqa: E402
