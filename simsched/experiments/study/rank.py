@@ -164,9 +164,19 @@ class Ranking(Result):
 
     def table(self) -> TextTable:
         """Return the rows of all groups as a table of texts."""
-        names = list(self.groups[0].by)
-        headings = [
-            *(name.rpartition(".")[2] for name in names),
+        headings = [*self._headings(), "no result"]
+        cells = [
+            (*(text_of(value) for value in group.by.values()), *_cells(row))
+            for group in self.groups
+            for row in group.rows
+        ]
+        title = f"{self.name}: schedulers by {self.metric}"
+        return table_of(title, headings, cells, note=self.notes(), left=range(len(self.groups[0].by) + 1))
+
+    def _headings(self) -> list[str]:
+        """Return the headings of the columns that the table and LaTeX share."""
+        return [
+            *(name.rpartition(".")[2] for name in self.groups[0].by),
             "scheduler",
             "wins",
             "shared",
@@ -175,15 +185,7 @@ class Ranking(Result):
             f"to {self.baseline}",
             "95 %",
             "p (Holm)",
-            "no result",
         ]
-        cells = [
-            (*(text_of(value) for value in group.by.values()), *_cells(row))
-            for group in self.groups
-            for row in group.rows
-        ]
-        title = f"{self.name}: schedulers by {self.metric}"
-        return table_of(title, headings, cells, note=self.notes(), left=range(len(names) + 1))
 
     def pairs_table(self) -> TextTable:
         """Return the pairs of all groups as a table of texts."""
@@ -244,18 +246,6 @@ class Ranking(Result):
 
         A comment above it has the sentences of `notes`.
         """
-        names = list(self.groups[0].by)
-        headings = [
-            *(name.rpartition(".")[2] for name in names),
-            "scheduler",
-            "wins",
-            "shared",
-            "mean rank",
-            "to best",
-            f"to {self.baseline}",
-            "95 %",
-            "p (Holm)",
-        ]
         groups = [
             [
                 (
@@ -268,7 +258,10 @@ class Ranking(Result):
             for group in self.groups
         ]
         return booktabs(
-            headings, groups, n_left=len(names) + 1, comments=[f"{self.name}, {self.metric}", *self.notes()]
+            self._headings(),
+            groups,
+            n_left=len(self.groups[0].by) + 1,
+            comments=[f"{self.name}, {self.metric}", *self.notes()],
         )
 
     def plot(self, path: Any = None) -> Any:

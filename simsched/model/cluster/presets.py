@@ -243,9 +243,6 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
         int8=660.6,
     ),
     "a10": sheet("8.6", 72, 128, 1695, 600, 24 * GIB, 6 * MIB, 2, fp64=0.49, tf32=62.5, fp16=125, bf16=125, int8=250),
-    "a100-80gb": sheet(
-        "8.0", 108, 64, 1410, 2039, 80 * GIB, 40 * MIB, 3, fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624
-    ),
     "t4": sheet("7.5", 40, 64, 1590, 320, 16 * GIB, 4 * MIB, 3, fp64=0.25, fp16=65, int8=130),
     # Jetson AGX Orin 64 GB: memory is shared with the host
     "orin": sheet(
@@ -365,46 +362,22 @@ _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "rtx3090": sheet(
         "8.6", 82, 128, 1695, 936, 24 * GIB, 6 * MIB, 2, fp64=0.556, tf32=35.6, fp16=71, bf16=71, int8=284
     ),
-    # as an MI300X, with other memory; the newer one has 256 compute units, and no tf32
-    "mi325x": sheet(
-        "8.0",
-        304,
-        128,
-        2100,
-        6000,
-        256 * GIB,
-        256 * MIB,
-        2,
-        fp64=81.7,
-        tf32=653.7,
-        fp16=1307.4,
-        bf16=1307.4,
-        fp8=2614.9,
-        int8=2614.9,
-    )
-    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
+    # 256 compute units, no tf32
     "mi355x": sheet(
         "8.0", 256, 128, 2400, 8000, 288 * GIB, 256 * MIB, 2, fp64=78.6, fp16=2516, bf16=2516, fp8=5033, int8=5033
     )
     | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
-    # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
-    "h200": sheet(
-        "9.0",
-        132,
-        128,
-        1980,
-        4800,
-        141e9,
-        60 * MIB,
-        3,
-        fp64=33.5,
-        tf32=494.7,
-        fp16=989.4,
-        bf16=989.4,
-        fp8=1978.9,
-        int8=1978.9,
-    ),
 }
+
+_WITH_OTHER_MEMORY: Final[Mapping[str, tuple[str, float, float, float]]] = {
+    "a100-80gb": ("a100", 2039, 80 * GIB, 40 * MIB),
+    "h200": ("h100", 4800, 141e9, 60 * MIB),
+    "mi325x": ("mi300x", 6000, 256 * GIB, 256 * MIB),
+}
+"""A GPU -> the one with the same chip; its own rate of DRAM in GB/s, its bytes of DRAM, and of L2; of datasheets.
+
+The SMs, clock and L2 of the H200 are as the driver of such a card reports them.
+"""
 
 # Slices by profile of MIG: SMs, eighths of memory and L2, copy engines. Parts: NVIDIA's guide to MIG. SMs: a listing by
 # `nvidia-smi mig -lgip` of an H100; of an A100 sevenths of 98. Bandwidth by the parts of memory: prior
@@ -434,6 +407,10 @@ ALIASES: Final = {"h100-sxm": "h100", "a6000": "rtx-a6000"}
 
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     **_WHOLE,
+    **{
+        gpu: {**_WHOLE[like], "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2}
+        for gpu, (like, gb_per_s, memory, l2) in _WITH_OTHER_MEMORY.items()
+    },
     **{
         f"{gpu}-{profile}": _slice(_WHOLE[gpu], *parts)
         for gpu, profiles in _SLICES.items()
