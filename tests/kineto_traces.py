@@ -205,3 +205,29 @@ def forked(node_ids):
             more = {"graph id": 5, "graph node id": (5 << 32) + node} if node_ids else {}
             trace.kernel(call, t + start, 1.0 + node + k, name, stream=stream, **more)
     return trace
+
+
+def collective(name="allreduce", n_in=1000, n_out=None, dtype="Float", size=8, **more):
+    """The arguments of a collective as PyTorch writes them; as many elements come out as go in unless given."""
+    if n_out is None:
+        n_out = n_in
+    args = {"Collective name": name, "In msg nelems": n_in, "Out msg nelems": n_out, "dtype": dtype}
+    return args | {"Group size": size, "Process Group Name": "0"} | more
+
+
+class CollectiveTrace(KinetoTrace):
+    """A trace whose host, all on one stream, calls for a kernel every 2 us; kernels follow each other from 5 us on.
+
+    Parameters
+    ----------
+    kernels
+        Name, duration in us, and further arguments of each.
+    """
+
+    def __init__(self, kernels, **options):
+        super().__init__(**options)
+        start = 5.0
+        for name, length, args in kernels:
+            call = self.call("cudaLaunchKernel", 2.0 * self._n_calls - 200.0, 1.0)
+            self.kernel(call, start, length, name, grid=(8, 1, 1), **args)
+            start += length + 1.0

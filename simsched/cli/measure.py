@@ -222,8 +222,8 @@ def replay_trace(
     changes: Annotated[
         Texts,
         option(
-            "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
-            "operators.collective.speed*=2, ...; repeatable.",
+            "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, ranks=16, "
+            "link.bandwidth*=2, operators.collective.speed*=2, ...; repeatable.",
             "--set",
             metavar="CHANGE",
         ),
@@ -323,6 +323,8 @@ def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     ]
     if found.other_us is not None:
         facts.insert(2, ("if bound otherwise", f"{found.other_us:.1f} us: FP32 and DRAM rates of the device differ"))
+    if found.link_effect is not None:
+        facts.append(("links", found.link_effect.line))
     if not changed and abs(found.error) > DOUBTED:
         facts.append(
             ("doubt", f"the replay is {100 * abs(found.error):.0f} % off: do not believe what follows from it")

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.model import Floats, Ints
+from simsched.model import Collective, Floats, Ints
+from workloads.formats.kineto.exchange_data import NAME, NOT_STATED, ExchangeData, common_exchange
 
 COLLECTIVES: Final[Mapping[str, str]] = {
     "NCCL, RCCL": "nccl|rccl",
@@ -24,13 +25,12 @@ COLLECTIVES: Final[Mapping[str, str]] = {
 """Library of collectives -> pattern in the names of its kernels, without their types and in any case."""
 CATEGORIES: Final = ("nccl", "collective", "collective_comm", "communication")
 """Categories of events that are collectives, whatever their names."""
-NAME = "Collective name"
 GROUP = "Process Group Name"
-RANKS = "Process Group Ranks"
 SEQUENCE = "Seq"
 """Arguments of a kernel that only collectives have."""
 
 _named: Final = re.compile("|".join(COLLECTIVES.values()), re.IGNORECASE).search
+_NCCL: Final = re.compile("(nccl|rccl)(Dev)?Kernel", re.IGNORECASE)
 
 
 def is_collective(name: str, args: Mapping[str, Any] | None = None) -> bool:
@@ -46,6 +46,15 @@ def is_collective(name: str, args: Mapping[str, Any] | None = None) -> bool:
     )
 
 
+def is_of_nccl(name: str) -> bool:
+    """Return whether a kernel is one of NCCL or RCCL in which ranks send in steps; symmetric ones read their peers.
+
+    >>> is_of_nccl("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"), is_of_nccl("ncclSymkDevKernel_AllReduce")
+    (True, False)
+    """
+    return _NCCL.match(short_name(name)) is not None
+
+
 def short_name(name: str) -> str:
     """Return the name of a kernel without its types.
 
@@ -57,19 +66,51 @@ def short_name(name: str) -> str:
 
 
 class RankCollective(NamedTuple):
-    """A collective of a rank: its operator, its communicator, its number there (-1: in order), and its time in us."""
+    """A collective of a rank.
+
+    Parameters
+    ----------
+    op
+        Its operator.
+    communicator, sequence
+        Its communicator, and its number there (-1: in order).
+    time
+        Its measured time in us, with the waiting for peers.
+    data
+        The data that it exchanges, or why that is not known.
+    is_of_nccl
+        Whether a kernel of NCCL or RCCL does it, which have no ``"one_shot"`` algorithm.
+    """
 
     op: int
     communicator: tuple[str, ...]
     sequence: int
     time: float
+    data: ExchangeData = ExchangeData(None, NOT_STATED)
+    is_of_nccl: bool = False
+
+    @property
+    def exchange(self) -> Collective | None:
+        """Operation, bytes and ranks; None if they are not known."""
+        return self.data.collective
 
 
 class JointCollective(NamedTuple):
-    """A collective of several ranks: the operator of each rank in it, and the time of the transfer in us."""
+    """A collective of several ranks.
 
-    members: tuple[tuple[int, int], ...]  # rank, operator
+    Parameters
+    ----------
+    members
+        The ranks in it, and the operator of each.
+    transfer
+        Time of the transfer in us.
+    data
+        The exchange on which all of its ranks agree.
+    """
+
+    members: tuple[tuple[int, int], ...]
     transfer: float
+    data: ExchangeData = ExchangeData(None, NOT_STATED)
 
 
 def meetings_of(ranks: Sequence[Sequence[RankCollective]]) -> list[JointCollective]:
@@ -107,7 +148,8 @@ def meetings_of(ranks: Sequence[Sequence[RankCollective]]) -> list[JointCollecti
         for same in together.values():
             if len(same) > 1:
                 members = tuple((rank, row.op) for rank, row in same)
-                meetings.append(JointCollective(members, min(row.time for _, row in same)))
+                transfer = min(row.time for _, row in same)
+                meetings.append(JointCollective(members, transfer, common_exchange([row.data for _, row in same])))
     return meetings
 
 

@@ -16,7 +16,8 @@ from simsched.base.errors import FormatError, GraphError, brief_text
 from simsched.base.numeric import is_count
 from simsched.model import Floats, Ints, Kernel
 from workloads.formats.kineto.apis import CALLS, SYNCS, launches_graph
-from workloads.formats.kineto.collectives import CATEGORIES, GROUP, RANKS, SEQUENCE, is_collective
+from workloads.formats.kineto.collectives import CATEGORIES, GROUP, SEQUENCE, is_collective
+from workloads.formats.kineto.exchange_data import NAME, NOTHING, RANKS, Arguments, arguments_of
 from workloads.formats.kineto.text import Reader, Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
@@ -24,7 +25,7 @@ _LONGEST: Final = float(2**43)  # us, 101 days
 # A float of us below this is exact to the nanosecond: its steps are 2^-10 us.
 _EXACT_FLOAT: Final = float(2**43)
 _PEEKED: Final = 200
-_N_ACTIVITY: Final = 12
+_N_ACTIVITY: Final = 13
 _PLACES: Final = (3, 4)  # device and stream among the values of an activity
 _MOST_PLACES: Final = 2**31
 
@@ -72,7 +73,8 @@ class Columns:
 class HostEvents(Columns):
     """Operators, annotations, or calls of the runtime and driver; times in ns, `name` indexes `names`.
 
-    `correlation` 0 and `external` 0 mean that there is none.
+    `correlation` 0 and `external` 0 mean that there is none. `statement` indexes the trace's statements on collectives
+    (0: none).
     """
 
     start: Ints
@@ -81,6 +83,7 @@ class HostEvents(Columns):
     external: Ints
     name: Ints
     correlation: Ints
+    statement: Ints
     names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -100,7 +103,8 @@ class HostEvents(Columns):
 class Activities(Columns):
     """Kernels, copies and memsets on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0.
 
-    `group` indexes the communicators of the trace (0: none), `sequence` is the number of a collective there, or -1.
+    `group` indexes the communicators of the trace (0: none), `sequence` is the number of a collective there, or -1;
+    `statement` indexes the statements on collectives (0: none).
     `process` numbers the process of each event in the trace; the process of an activity is its GPU's.
     """
 
@@ -114,6 +118,7 @@ class Activities(Columns):
     what: Ints
     group: Ints
     sequence: Ints
+    statement: Ints
     process: Ints
     kinds: tuple[MeasuredKind, ...]
 
@@ -128,7 +133,8 @@ class Events:
     `threads` names the process and thread of each number. `syncs` describes calls that synchronise,
     by correlation id: the stream that waits or is waited for (-1: none, or all), the correlation id of the call that
     recorded the event, the stream that it was recorded on (-1 where they are not known), the device, and the event.
-    `groups` are the communicators. `n_unusable` events were left out for want of a time.
+    `groups` are the communicators, `statements` the arguments by which events describe collectives. `n_unusable` events
+    were left out for want of a time.
     """
 
     operators: HostEvents
@@ -139,6 +145,7 @@ class Events:
     threads: tuple[tuple[Any, Any], ...]
     header: dict[str, Any]
     groups: tuple[tuple[str, ...], ...] = ((),)
+    statements: tuple[Arguments, ...] = (NOTHING,)
     n_unusable: int = 0
 
 
@@ -197,6 +204,8 @@ class _Collector:
         self._source = source
         self._strict = strict
         self._groups = Codes({(): 0})
+        self._statements = Codes({NOTHING: 0})
+        self._statement_at: dict[int, int] = {}  # number of an event of the host -> its statement on a collective
         self._processes = Codes()
         self._n_unusable = 0
         self._names = Codes()
@@ -227,6 +236,8 @@ class _Collector:
         name = self._names[event["name"]]
         thread = self._threads[event["pid"], event["tid"]]
         correlation = args.get("correlation", 0)
+        if NAME in args:
+            self._statement_at[at] = self._statements[arguments_of(args)]
         rows.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
 
     def _on_sync(self, _at: int, _event: dict[str, Any], args: dict[str, Any]) -> None:
@@ -264,6 +275,10 @@ class _Collector:
             group = self._groups[str(get(GROUP)), str(get(RANKS, ""))]
         else:
             group = 0
+        if NAME in args:
+            statement = self._statements[arguments_of(args)]
+        else:
+            statement = 0
         self._activities.extend(
             (
                 at,
@@ -275,6 +290,7 @@ class _Collector:
                 kind,
                 group,
                 get(SEQUENCE, -1),
+                statement,
                 self._processes[event.get("pid")],
             )
         )
@@ -287,7 +303,7 @@ class _Collector:
         columns = [_ids(self._syncs[k::_N_SYNC], -1 if k else 0).tolist() for k in range(_N_SYNC)]
         syncs = {row[0]: row[1:] for row in zip(*columns, strict=True)}
         rows = self._usable(self._activities, _N_ACTIVITY)
-        at, start, duration, device, stream, correlation, external, node, what, group, sequence, process = (
+        at, start, duration, device, stream, correlation, external, node, what, group, sequence, statement, process = (
             rows[k::_N_ACTIVITY] for k in range(_N_ACTIVITY)
         )
         activities = Activities(
@@ -301,6 +317,7 @@ class _Collector:
             np.array(what, np.int64),
             np.array(group, np.int64),
             _ids(sequence, -1),
+            np.array(statement, np.int64),
             np.array(process, np.int64),
             self._checked_kinds(),
         )
@@ -313,6 +330,7 @@ class _Collector:
             tuple(self._threads),
             header,
             tuple(self._groups),
+            tuple(self._statements),
             self._n_unusable,
         )
 
@@ -356,6 +374,7 @@ class _Collector:
             _ids(external),
             np.array(name, np.int64),
             _ids(correlation),
+            np.array([self._statement_at.get(k, 0) for k in at] if self._statement_at else [0] * len(at), np.int64),
             tuple(self._names),
         )
 

@@ -13,6 +13,7 @@ from simsched.model import Cluster, Floats, Ints, OpGraph
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto.collectives import JointCollective, RankCollective, clock_shifts, meetings_of
 from workloads.formats.kineto.events import Codes, Events
+from workloads.formats.kineto.exchange_data import ExchangeData
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.traced import Measured, TracedProgram
 
@@ -160,10 +161,12 @@ class _Together:
         self._arrival: dict[tuple[int, int], int] = {}  # rank and operator -> the number of its arrival
         self._peers: dict[tuple[int, int], list[int]] = {}
         self._transfer: dict[tuple[int, int], float] = {}
+        self._data: dict[tuple[int, int], ExchangeData] = {}
         for meeting in meetings:
             for member in meeting.members:
                 self._arrival[member] = len(self._arrival)
                 self._transfer[member] = meeting.transfer
+                self._data[member] = meeting.data
             for member in meeting.members:
                 self._peers[member] = [self._arrival[other] for other in meeting.members if other != member]
 
@@ -307,8 +310,10 @@ class _Together:
             arrived[k] = row[0]
             waiting += max(0.0, row[1] - row[0] - self._transfer[rank, op])
             row[0] = max(row[0], row[1] - self._transfer[rank, op])
-        for part, one in zip(self._parts, of, strict=True):
-            collectives += [collective._replace(op=collective.op + part.op) for collective in one.collectives]
+        for rank, (part, one) in enumerate(zip(self._parts, of, strict=True)):
+            for own in one.collectives:
+                data = self._data.get((rank, own.op), own.data)
+                collectives.append(own._replace(op=own.op + part.op, data=data))
         faults: Counter[str] = sum((one.faults for one in of), Counter[str]())
         return Measured(
             cluster=cluster,

@@ -19,6 +19,7 @@ from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
 from simsched.simulator import simulate
 from workloads.formats.kineto.dispatch import as_dispatched
+from workloads.formats.kineto.link_effect import LinkEffect, concerns, effect_of
 from workloads.formats.kineto.traced import TracedProgram
 
 STREAMS: Final = ("traced", "one")
@@ -56,11 +57,15 @@ class TraceReplay:
         The simulated trace.
     other_us
         For another device: the makespan if the resource that gains less bounds all operators. None otherwise.
+    link_effect
+        How collectives follow changes of the device, links and ranks; None without these, and where the trace does not
+        say of any what it exchanges.
     """
 
     traced: TracedProgram
     simulated: Trace
     other_us: float | None = None
+    link_effect: LinkEffect | None = None
 
     @property
     def measured_us(self) -> float:
@@ -129,9 +134,9 @@ class TraceReplay:
         return tuple(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """Return the figures as JSON values, with collectives where the trace has arguments of any."""
         program = self.traced
-        return {
+        document = {
             "graph": program.graph.name,
             "step": program.step,
             "operators": len(program.graph),
@@ -146,6 +151,11 @@ class TraceReplay:
             "off": [{"op": name, "measured_us": a, "simulated_us": b} for name, a, b in self.late],
             "busy": [asdict(row) for row in self.busy],
         }
+        if program.rates.are_stated:
+            document["collectives"] = program.rates.to_dict()
+        if self.link_effect is not None:
+            document["link_effect"] = self.link_effect.to_dict()
+        return document
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the simulated trace, and below each row the measured one; return the axes."""
@@ -184,7 +194,7 @@ def replay_traced(
     changes
         Differences to the trace, see `parse_change`: overheads of the host change the calls of
         their action, in proportion or to a value; ``device`` and its fields, and ``contention``, change the
-        device; speeds change operators.
+        device; speeds change operators; the device, ``link`` and ``ranks`` change known collectives.
     host
         ``"none"``: the host takes no time, but waits where it must. ``"captured"``: all is one captured graph.
     streams
@@ -203,8 +213,11 @@ def replay_traced(
 
     *Another device.* Measured times do not show which resource bounds an operator. They are scaled by the ratio of
     DRAM rates and by the ratio of FP32 rates: the smaller gain gives `TraceReplay.other_us`, the greater one
-    gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
+    gives is simulated. Collectives and copies hang on links: copies keep their times. Tensor cores, caches and other
     kernels that a library would choose there are not in these limits.
+
+    *Links and ranks.* A known collective (`RankCollective.exchange`) changes with the device, ``link`` and ``ranks`` as
+    the model's time does (`effect_of`), waiting and all, in both limits alike; other collectives keep their times.
     """
     for option, choice, choices in (("host", host, HOSTS), ("streams", streams, STREAMS)):
         if choice not in choices:
@@ -223,11 +236,19 @@ def replay_traced(
         replayed = replayed.timed(None, np.zeros(len(replayed)))
     elif host == "captured":
         replayed = traced(replayed.graph, cluster, default_cost, execution="graph").lower(cluster)
+    link_effect = None
+    if any(concerns(change) for change in changes):
+        link_effect = effect_of(program.of_trace.collectives, times, program.cluster.devices[0], changes)
+        times = times * link_effect.ratios
     scales = sorted(_scales(program.cluster, cluster))
     moves = np.array([op.kind in _ON_LINKS for op in program.graph.operators])
     graphs = [with_times(replayed.graph, np.where(moves, times, times * scale)) for scale in scales]
     traces = [simulate(replayed.over(graph), cluster) for graph in graphs]
-    return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
+    if len(traces) > 1:
+        other_us = traces[1].makespan
+    else:
+        other_us = None
+    return TraceReplay(program, traces[0], other_us, link_effect if program.rates.are_stated else None)
 
 
 def is_contended(program: TracedProgram) -> bool:
@@ -295,7 +316,14 @@ def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
     """Change the times of the operators that a change of speed selects."""
     if speed_of(change.parameter) is not None:
         times[operators_of(program.graph, change)] /= change.value
-    elif change.parameter.partition(".")[0] not in ("device", "overhead", "contention", "interference"):
+    elif change.parameter.partition(".")[0] not in (
+        "device",
+        "link",
+        "ranks",
+        "overhead",
+        "contention",
+        "interference",
+    ):
         raise WhatIfError(f"{change}: a replayed trace has no {change.parameter!r} that could be changed")
 
 

@@ -13,7 +13,7 @@ from simsched.model import Cluster, Device, Floats, Ints, Kernel
 from simsched.model.cluster import occupancy
 from workloads.formats.kineto.apis import launches_early, launches_kernel
 from workloads.formats.kineto.captured import CapturedNode, nodes_of
-from workloads.formats.kineto.collectives import RankCollective, communicators, short_name
+from workloads.formats.kineto.collectives import RankCollective, communicators, is_of_nccl, short_name
 from workloads.formats.kineto.device import measured_device, traced_device
 from workloads.formats.kineto.events import Activities, Codes, MeasuredKind
 from workloads.formats.kineto.hosts import Stream
@@ -26,6 +26,7 @@ from workloads.formats.kineto.records import (
     Records,
     faults_of_calls,
 )
+from workloads.formats.kineto.statements import exchanges_of
 from workloads.formats.kineto.streams import called_at, latest_ends_before
 
 _logger = logging.getLogger(__name__)
@@ -289,7 +290,8 @@ class TracedStep:
         groups = communicators(names, activities.group[rows], self.events.groups)
         sequence = activities.sequence[rows].tolist()
         time = (activities.duration[rows] / 1e3).tolist()
-        return tuple(map(RankCollective, rows, groups, sequence, time))
+        exchanges = exchanges_of(self.events, activities.take(np.array(rows, np.int64)), self.call[rows])
+        return tuple(map(RankCollective, rows, groups, sequence, time, exchanges, map(is_of_nccl, names)))
 
     def launches(self) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; a launch that fits on no device of the trace is left out."""

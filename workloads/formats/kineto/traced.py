@@ -9,6 +9,7 @@ import numpy as np
 from simsched.model import Cluster, Floats, Program
 from simsched.model.trace import Trace, measured_trace
 from workloads.formats.kineto.collectives import RankCollective
+from workloads.formats.kineto.rates import CollectiveRates, counts_of, rates_of
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,14 @@ class TracedProgram(Program):
         """When the last operator ended, in us from the beginning of the step."""
         return float(self.times[:, 1].max())
 
+    @cached_property
+    def rates(self) -> CollectiveRates:
+        """The collectives by operation, beside the model's times on the usual links of the GPU.
+
+        Times are measured ones: of a collective that was matched with other ranks the transfer, else with waiting.
+        """
+        return rates_of(self.of_trace.collectives, self.graph.time, self.graph.names, self.cluster.devices[0])
+
     @property
     def untraced_share(self) -> float:
         """For which part of the step devices were idle with nothing in the trace that explains it."""
@@ -158,18 +167,26 @@ class TracedProgram(Program):
         if of.n_early:
             lines.append(f"early starts: {of.n_early} kernels start before the one before them on their stream ends")
         if of.collectives:
-            lines.append(self._on_collectives())
+            lines += [*self.rates.lines(), self._on_collectives()]
         return lines
 
     def _on_collectives(self) -> str:
         of = self.of_trace
         total = sum(one.time for one in of.collectives)
         start = f"collectives: {len(of.collectives)}, {total:.1f} us in all"
+        if self.rates.are_stated and self.rates.unknown:
+            unknown = self.rates.unknown
+            end = f"; of {unknown.total()} the exchange is not known: {counts_of(unknown)}"
+        else:
+            end = ""
         if of.ranks == 1:
-            return f"{start}: transfer and waiting for peers cannot be told apart; give traces of the other ranks too"
+            cause = "transfer and waiting for peers cannot be told apart; give traces of the other ranks too"
+            return f"{start}: {cause}{end}"
         rest = len(of.collectives) - of.n_met
         if rest:
             unmatched = f"; of {rest} transfer and waiting cannot be told apart"
         else:
             unmatched = ""
-        return f"{start}; of {of.n_met}: transfer {of.transfer_us:.1f} us, waiting {of.waiting_us:.1f} us{unmatched}"
+        return (
+            f"{start}; of {of.n_met}: transfer {of.transfer_us:.1f} us, waiting {of.waiting_us:.1f} us{unmatched}{end}"
+        )
