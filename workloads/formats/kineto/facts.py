@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.model.trace.timeline import union_length
+from workloads.formats.kineto.rates import count_of
 from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.traced import TracedProgram
 
@@ -117,18 +118,12 @@ def _deployment(program: TracedProgram) -> str:
     of = program.of_trace
     places = {(op.attributes["device"], op.attributes["stream"]) for op in program.graph.operators[: of.n_own]}
     parts = [
-        f"{of.n_own} operators on {_count_of(len(places), 'stream')}",
-        f"{_count_of(len({device for device, _ in places}), 'device')} ({program.cluster.devices[0].model})",
+        f"{of.n_own} operators on {count_of(len(places), 'stream')}",
+        f"{count_of(len({device for device, _ in places}), 'device')} ({program.cluster.devices[0].model})",
     ]
     if of.n_graphs:
-        parts.append(f"captured graphs launched {_count_of(of.n_graphs, 'time')}")
+        parts.append(f"captured graphs launched {count_of(of.n_graphs, 'time')}")
     return ", ".join(parts)
-
-
-def _count_of(n: int, noun: str) -> str:
-    if n == 1:
-        return f"1 {noun}"
-    return f"{n} {noun}s"
 
 
 def exposed_time(program: TracedProgram) -> float:

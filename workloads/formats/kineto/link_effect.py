@@ -12,7 +12,7 @@ from simsched.experiments.whatif.changes import Change
 from simsched.model import Device, Floats
 from workloads.formats.kineto.collectives import RankCollective
 from workloads.formats.kineto.links import Links, is_of_links
-from workloads.formats.kineto.rates import counts_of
+from workloads.formats.kineto.rates import count_of, counts_of
 
 _MOST_RANKS: Final = 1024
 """Most ranks of a change: the model looks at all pairs of them."""
@@ -47,15 +47,13 @@ class LinkEffect:
         n_unchanged = self.unchanged.total()
         parts = []
         if n_unchanged < self.collectives:
-            n_others = self.collectives - n_unchanged
+            others = count_of(self.collectives - n_unchanged, "collective")
             parts.append(
-                f"{self.measured_us:.1f} us of {n_others} collectives become {self.simulated_us:.1f} us, in proportion "
-                "to the model"
+                f"{self.measured_us:.1f} us of {others} become {self.simulated_us:.1f} us, in proportion to the model"
             )
         if n_unchanged:
-            parts.append(
-                f"{n_unchanged} of {self.collectives} collectives keep their times: {counts_of(self.unchanged)}"
-            )
+            whole = count_of(self.collectives, "collective")
+            parts.append(f"{n_unchanged} of {whole} keep their times: {counts_of(self.unchanged)}")
         return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,7 +129,7 @@ def effect_of(
     pointless = next((change for change in changes if must_concern(change)), None)
     if pointless is not None and not ops:
         if collectives:
-            why = f"none of its {len(collectives)} collectives can follow: {counts_of(unchanged)}"
+            why = f"none of {count_of(len(collectives), 'collective')} can follow: {counts_of(unchanged)}"
         else:
             why = "it has no collective"
         raise WhatIfError(f"{pointless}: a replayed trace has no {pointless.parameter!r} that could be changed: {why}")

@@ -88,7 +88,7 @@ class OperationRates:
             return text
         return (
             f"{text}; furthest above it {slowest.op}: {format_bytes(slowest.nbytes)} in {slowest.measured_us:.1f} us "
-            f"instead of {slowest.model_us:.1f}"
+            f"instead of {slowest.model_us:.1f} us"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,6 +185,17 @@ def _time_and_rate(us: float, nbytes: float) -> str:
     if rate >= 100 * GB_PER_S:
         return f"{us:.1f} us ({rate / GB_PER_S:,.0f} GB/s)"
     return f"{us:.1f} us ({rate / GB_PER_S:.3g} GB/s)"
+
+
+def count_of(n: int, noun: str) -> str:
+    """Return a number of things as text.
+
+    >>> count_of(1, "stream"), count_of(2, "stream")
+    ('1 stream', '2 streams')
+    """
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun}s"
 
 
 def counts_of(reasons: Counter[str]) -> str:

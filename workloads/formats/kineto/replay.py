@@ -136,7 +136,7 @@ class TraceReplay:
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values, with collectives where the trace has arguments of any."""
         program = self.traced
-        document = {
+        document: dict[str, Any] = {
             "graph": program.graph.name,
             "step": program.step,
             "operators": len(program.graph),

@@ -49,7 +49,7 @@ def test_links_of_twice_the_bandwidth(tmp_path):
     replayed = replay(tmp_path, [("gemm", 50.0, {}), reduced(n)], "link.bandwidth*=2")
     assert lengths(replayed) == pytest.approx([50.0, 900.0 * faster])
     assert replayed.link_effect.line == (
-        f"900.0 us of 1 collectives become {900 * faster:.1f} us, in proportion to the model"
+        f"900.0 us of 1 collective become {900 * faster:.1f} us, in proportion to the model"
     )
     absolute = replay(tmp_path, [("gemm", 50.0, {}), reduced(n)], "link.bandwidth=550GB/s")
     assert lengths(absolute) == pytest.approx(lengths(replayed))
@@ -180,16 +180,14 @@ def test_changes_that_nothing_follows(tmp_path, args, why, change):
     """They are refused; another device is not, and collectives keep their times there."""
     kernels = [("ncclKernel_AllReduce", 10.0, args), ("gemm", 5.0, {})]
     parameter = change.split("*")[0].split("=")[0]
-    message = (
-        f"a replayed trace has no '{parameter}' that could be changed: none of its 1 collectives can follow: {why}"
-    )
+    message = f"a replayed trace has no '{parameter}' that could be changed: none of 1 collective can follow: {why}"
     with pytest.raises(ss.SimschedError) as error:
         replay(tmp_path, kernels, change)
     assert str(error.value).endswith(message)
     other = replay(tmp_path, kernels, "device=h200")
     assert lengths(other)[0] == pytest.approx(10.0)
     if args:
-        assert other.link_effect.line == f"1 of 1 collectives keep their times: {why}"
+        assert other.link_effect.line == f"1 of 1 collective keep their times: {why}"
     else:
         assert (other.link_effect, set(other.to_dict()) & {"collectives", "link_effect"}) == (None, set())
 
