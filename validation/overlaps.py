@@ -197,7 +197,7 @@ def _turns_of(case: Case) -> tuple[Turn, Turn]:
         over=read_over(case["over"]),
         execution=case.get("execution", "graph"),
     )
-    name = _ROWS.get(case["overlap"], case["overlap"])
+    name = str(_ROWS.get(case["overlap"], case["overlap"]))
     usual = next(place for place in overlaps.turns if place.name == name)
     return usual, turn(name, overlaps.points, _LESS)
 
