@@ -23,6 +23,7 @@ from simsched.base.io import dump_json, read_json, write_file
 from simsched.experiments.overlap import gain_of_step, read_over
 from simsched.experiments.overlap.results import HALVES, TOGETHER, Turn
 from simsched.experiments.overlap.trials import ERRORS
+from simsched.experiments.overlap.turns import turn
 from simsched.experiments.ranges import ranges
 from simsched.model.graph import Collective
 from validation.h100.figures import Figure, Section, documents
@@ -33,7 +34,9 @@ CASES: Final = Path(__file__).with_name("overlaps.json")
 PAGE_MARK: Final = "<!-- made by python -m validation.overlaps -->\n"
 TELLING: Final = 2.0
 """Per cent from which on the sign of a published gain counts."""
-_TURN_COLUMNS: Final = ("graph", "overlap", "published batch", "simulated batch")
+_LESS: Final = 0.01
+"""Lower gain from which the table of thresholds also says that an overlap pays."""
+_TURN_COLUMNS: Final = ("graph", "overlap", "published batch", "simulated, from 2 %", "simulated, from 1 %")
 _INNER, _COLUMNS, _CHUNKS = 7168, 16384, 8
 """Sizes of the product of the chunked cases, and chunks: one for each GPU, as PyTorch divides it."""
 _ROWS: Final = {"qkv": TOGETHER, "halves": HALVES}
@@ -159,12 +162,10 @@ def sections() -> Iterator[Section]:
         "why it differs",
     )
     yield Section("Cases that are asked", figures, columns, rows)
-    found_turns = [(case, _turn(case)) for case in turns()]
-    close = [_is_close(case, found) for case, found in found_turns]
+    simulated = [(case, *_turns_of(case)) for case in turns()]
+    close = [_is_close(case, usual) for case, usual, _ in simulated]
     turned = Figure(f"thresholds within a factor of 2, part of {len(close)}", fmean(close))
-    yield Section(
-        "Where they turn", [turned], ("case", *_TURN_COLUMNS), [_turn_row(case, found) for case, found in found_turns]
-    )
+    yield Section("Where they turn", [turned], ("case", *_TURN_COLUMNS), [_turn_row(*row) for row in simulated])
     reasons = Counter(case["left_out"] for case in cases() if "left_out" in case)
     left_out = [
         (case["left_out"], f"[{case['id']}]({case['address']})", case) for case in cases() if "left_out" in case
@@ -184,8 +185,8 @@ def turns() -> list[Case]:
     return thresholds
 
 
-def _turn(case: Case) -> Turn:
-    """Return where an overlap begins or ends to pay."""
+def _turns_of(case: Case) -> tuple[Turn, Turn]:
+    """Return where an overlap begins or ends to pay, by the usual gain and by a lower one."""
     spec = case["graph"]
     load = partial(load_kind, spec)
     overlaps = ss.overlap(
@@ -196,31 +197,38 @@ def _turn(case: Case) -> Turn:
         over=read_over(case["over"]),
         execution=case.get("execution", "graph"),
     )
-    name = _ROWS.get(case["overlap"], case["overlap"])
-    return next(turn for turn in overlaps.turns if turn.name == name)
+    name = str(_ROWS.get(case["overlap"], case["overlap"]))
+    usual = next(place for place in overlaps.turns if place.name == name)
+    return usual, turn(name, overlaps.points, _LESS)
 
 
-def _is_close(case: Case, turn: Turn) -> bool:
+def _is_close(case: Case, place: Turn) -> bool:
     """Return whether an overlap turns the same way as an engine's threshold, within a factor of two of it."""
-    ratio = turn.at[0] / float(case["published"]) if turn.at else 0.0
-    return turn.pays == str(case["pays"]) and 0.5 <= ratio <= 2.0
+    ratio = place.at[0] / float(case["published"]) if place.at else 0.0
+    return place.pays == str(case["pays"]) and 0.5 <= ratio <= 2.0
 
 
-def _turn_row(case: Case, turn: Turn) -> tuple[str, ...]:
-    """Return an engine's threshold beside the simulated one and its range."""
-    where = " and ".join(f"{at:,.0f}" for at in turn.at)
-    if turn.low is not None or turn.high is not None:
-        least, most = case["over"].partition("=")[2].split(":")
-        low = least if turn.low is None else f"{turn.low:,.0f}"
-        high = most if turn.high is None else f"{turn.high:,.0f}"
-        where += f" ({low} to {high})"
+def _turn_row(case: Case, usual: Turn, other: Turn) -> tuple[str, ...]:
+    """Return an engine's threshold beside the simulated ones."""
     return (
         f"[{case['id']}]({case['address']})",
         f"`{case['graph']}`",
         case["overlap"],
         f"{case['pays']} {case['published']:,}",
-        f"{turn.pays} {where}".strip(),
+        _in_words(case, usual),
+        _in_words(case, other),
     )
+
+
+def _in_words(case: Case, place: Turn) -> str:
+    """Return where an overlap turns, and the range of that."""
+    where = " and ".join(f"{at:,.0f}" for at in place.at)
+    if place.low is not None or place.high is not None:
+        least, most = case["over"].partition("=")[2].split(":")
+        low = least if place.low is None else f"{place.low:,.0f}"
+        high = most if place.high is None else f"{place.high:,.0f}"
+        where += f" ({low} to {high})"
+    return f"{place.pays} {where}".strip()
 
 
 def lines(tables: Sequence[Section]) -> Iterator[str]:

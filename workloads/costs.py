@@ -85,7 +85,13 @@ GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 
 INDEX_NBYTES: Final = 8
 
 
-_ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": "softmax", "rms_norm": "rms_norm"}
+_ROW_RULES: Final = {
+    "softmax": "softmax",
+    "log_softmax": "softmax",
+    "hardmax": "softmax",
+    "rms_norm": "rms_norm",
+    "order": "order",
+}
 
 T = TypeVar("T")
 

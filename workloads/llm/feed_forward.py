@@ -84,9 +84,10 @@ def mixture(step: StepGraph, x: StepTensor, rows: int, hidden: int, experts: Exp
     if ranks.dp > 1:
         copies = float(rows * experts.chosen * hidden * step.products.width)
         routed_input = step.collective("dispatch", Collective("all_to_all", copies, ranks.ep), [x, chosen])
-    order = step.moving(
-        "experts.order", "permute", [chosen], max(1, round(n_pairs)), reads=8.0 * n_pairs, writes=8.0 * n_pairs
+    ordering = replace(
+        step.costs.rows("order", 1, max(1, round(n_pairs)), flops=0.0), reads=8.0 * n_pairs, writes=8.0 * n_pairs
     )
+    order = step.add("experts.order", "permute", ordering, [chosen])
     routed = _add_experts(step, [routed_input, order], tokens, n_pairs, hidden, experts, ranks)
     if ranks.dp > 1:
         back = float(rows * experts.chosen * hidden * step.width)

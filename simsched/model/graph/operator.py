@@ -50,7 +50,8 @@ class Work(Checked):
     "batch_norm"
         `batch` images by `columns` channels, `rows` pixels of each.
     "rows"
-        `rows` rows of `columns` elements; `rule` is "layer_norm", "rms_norm" or "softmax".
+        `rows` rows of `columns` elements; `rule` is "layer_norm", "rms_norm", "softmax" or "order" (`columns` pairs of
+        a token and an expert get the order of experts).
     "reduction"
         `rows` outputs, each of `columns` inputs; `rule` is "sum" or "argmax".
     "gather"
