@@ -30,7 +30,7 @@ SEQUENCE = "Seq"
 """Arguments of a kernel that only collectives have."""
 
 _named: Final = re.compile("|".join(COLLECTIVES.values()), re.IGNORECASE).search
-_NCCL: Final = re.compile("(nccl|rccl)(Dev)?Kernel", re.IGNORECASE)
+_NCCL: Final = re.compile(r"(nccl|rccl)(?!sym)\w*kernel", re.IGNORECASE)
 
 
 def is_collective(name: str, args: Mapping[str, Any] | None = None) -> bool:

@@ -148,7 +148,7 @@ def _count(value: Any, argument: str) -> int | None:
 
 
 def _ranks(size: Any, listed: Any) -> tuple[int, Members]:
-    """Return the number of ranks, and the lowest and the highest one; a list may leave out its middle."""
+    """Return the number of ranks, and the lowest and the highest one; a list may leave out its middle or its end."""
     numbers = sorted({int(text) for text in re.findall(r"[0-9]{1,9}", str(listed or ""))})
     is_whole = "..." not in str(listed)
     n = _count(size, SIZE)
@@ -162,7 +162,7 @@ def _ranks(size: Any, listed: Any) -> tuple[int, Members]:
         raise _UnknownError(f"{SIZE!r} is {n}, but {RANKS!r} has {len(numbers)}")
     if not numbers:
         return n, Members(0, n - 1)
-    return n, Members(numbers[0], numbers[-1])
+    return n, Members(numbers[0], max(numbers[-1], numbers[0] + n - 1))
 
 
 def _elements(operation: str, n_in: int | None, n_out: int | None, ranks: int) -> int:

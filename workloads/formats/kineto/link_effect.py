@@ -96,6 +96,8 @@ def effect_of(
     ------
     WhatIfError
         If a change of links or ranks concerns no collective, or ranks are too many.
+    ClusterError
+        If a value is out of its range.
 
     Notes
     -----

@@ -44,7 +44,13 @@ class Links:
         return cls(device, DEFAULT_LINK[preset])
 
     def with_changes(self, changes: Sequence[Change]) -> "Links":
-        """Return the links after changes of the device and of links."""
+        """Return the links after changes of the device and of links.
+
+        Raises
+        ------
+        ClusterError
+            If a value is out of its range.
+        """
         device = self._device
         link = self._link
         for change in changes:
@@ -54,7 +60,10 @@ class Links:
                     link = GpuSheet.load(change.value).link
                 else:
                     link = DEFAULT_LINK[device.model]
-        return Links(device, link, [change for change in changes if is_of_links(change)])
+        links = Links(device, link, [change for change in changes if is_of_links(change)])
+        if link is not None:
+            _ = links.node  # values are checked here, once
+        return links
 
     @cached_property
     def node(self) -> Cluster:

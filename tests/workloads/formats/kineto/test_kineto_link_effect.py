@@ -192,11 +192,14 @@ def test_changes_that_nothing_follows(tmp_path, args, why, change):
         assert (other.link_effect, set(other.to_dict()) & {"collectives", "link_effect"}) == (None, set())
 
 
-def test_no_collective_and_too_many_ranks(tmp_path):
+def test_no_collective_and_values_out_of_range(tmp_path):
     with pytest.raises(ss.SimschedError, match="'ranks' that could be changed: it has no collective"):
         replay(tmp_path, [("gemm", 5.0, {})], "ranks=4")
     with pytest.raises(ss.SimschedError, match="ranks=4096: give at most 1024 ranks"):
         replay(tmp_path, [reduced(4000)], "ranks=4096")
+    for change in ("link.bandwidth*=0", "link.efficiency*=2"):
+        with pytest.raises(ss.SimschedError, match="link: (bandwidth|efficiency) must be "):
+            replay(tmp_path, [reduced(4000)], change)
 
 
 def test_links_of_an_unknown_product(tmp_path):
@@ -229,6 +232,17 @@ def test_ranks_of_one_replay_follow_once(tmp_path):
     assert moved == pytest.approx([700.0 * ratio] * 2)
     usual = replay_traced(program)
     assert usual.simulated_us - replayed.simulated_us == pytest.approx(700.0 * (1 - ratio))
+
+
+@pytest.mark.parametrize("options", [{"host": "captured"}, {"host": "none"}, {"streams": "one"}])
+@pytest.mark.parametrize("changes", [(), ("contention=true",), ("device=h200",)])
+def test_other_hosts_streams_and_contention(tmp_path, options, changes):
+    """The all-reduce takes as long as with the links alone, whatever else is different."""
+    path = CollectiveTrace([("gemm", 5.0, {}), reduced(2**26)]).write(tmp_path / "trace.json")
+    program = read_kineto_program(path)
+    changes = [parse_change(text) for text in (*changes, "link.bandwidth*=0.5")]
+    usual = lengths(replay_traced(program, [change for change in changes if change.parameter != "contention"]))
+    assert lengths(replay_traced(program, changes, **options))[1] == pytest.approx(usual[1])
 
 
 def test_ratios_are_one_elsewhere(tmp_path):

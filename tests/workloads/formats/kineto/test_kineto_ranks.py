@@ -12,7 +12,7 @@ from simsched.experiments.whatif import parse_change
 from workloads import read_kineto_program
 from workloads.formats import format_of
 from workloads.formats.kineto import read_kineto
-from workloads.formats.kineto.collectives import RankCollective, is_collective, meetings_of
+from workloads.formats.kineto.collectives import RankCollective, is_collective, is_of_nccl, meetings_of
 from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.text import read_traces
 
@@ -165,3 +165,18 @@ def test_names_of_collectives(name):
 def test_names_of_others(name):
     assert not is_collective(name)
     assert is_collective(name, {"Collective name": "allreduce"})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of"),
+    [
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", True),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", True),
+        ("rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclSymkDevKernel_AllReduce_AGxLL_R(ncclSymkDevWorkArgs)", False),
+        ("void vllm::cross_device_reduce_2stage<__half, 4>(vllm::RankData*)", False),
+    ],
+)
+def test_kernels_of_nccl_send_in_steps(name, is_of):
+    assert is_of_nccl(name) == is_of
