@@ -46,15 +46,15 @@ def arguments(name="allreduce", n_in=1000, n_out=1000, dtype="Float", size=8, ra
 )
 def test_bytes_are_those_of_the_whole_buffer(name, n_in, n_out, operation, elements):
     """Two bytes for each element of what a rank reduces, gathers, scatters or sends."""
-    found = exchange_of(arguments(name, n_in, n_out, "BFloat16", 8, EIGHT))
-    assert found == ExchangeData(ss.Collective(operation, 2 * elements, 8), "", Members(0, 7))
+    data = exchange_of(arguments(name, n_in, n_out, "BFloat16", 8, EIGHT))
+    assert data == ExchangeData(ss.Collective(operation, 2 * elements, 8), "", Members(0, 7))
 
 
 @pytest.mark.parametrize(("name", "n_in", "n_out"), [("send", 500, 500), ("recv", 0, 500), ("send", 500, 0)])
 def test_a_message_has_two_ranks(name, n_in, n_out):
     """The communicator has eight; they tell on which nodes the two may lie."""
-    found = exchange_of(arguments(name, n_in, n_out, "Half", 8, EIGHT))
-    assert found == ExchangeData(ss.Collective("send_recv", 1000, 2), "", Members(0, 7))
+    data = exchange_of(arguments(name, n_in, n_out, "Half", 8, EIGHT))
+    assert data == ExchangeData(ss.Collective("send_recv", 1000, 2), "", Members(0, 7))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_number_formats(dtype, nbytes):
     ],
 )
 def test_one_number_follows_from_the_others(given_arguments, elements):
-    found = exchange_of(given_arguments).collective
-    assert found is not None
-    assert found.bytes == 4 * elements
+    data = exchange_of(given_arguments).collective
+    assert data is not None
+    assert data.bytes == 4 * elements
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_one_number_follows_from_the_others(given_arguments, elements):
 )
 def test_lists_of_ranks(ranks, size, members):
     """A list may be shortened; without one the ranks are the first."""
-    found = exchange_of(arguments(size=size, ranks=ranks))
-    assert found.collective == ss.Collective("all_reduce", 4000, size)
-    assert found.members == members
+    data = exchange_of(arguments(size=size, ranks=ranks))
+    assert data.collective == ss.Collective("all_reduce", 4000, size)
+    assert data.members == members
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_lists_of_ranks(ranks, size, members):
     ],
 )
 def test_unknown_exchanges_say_why(given_arguments, why):
-    found = exchange_of(given_arguments)
-    assert (found.collective, found.unknown) == (None, why)
+    data = exchange_of(given_arguments)
+    assert (data.collective, data.unknown) == (None, why)
 
 
 anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
@@ -178,8 +178,8 @@ anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text() |
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(ARGUMENTS, anything)))
 def test_any_arguments_are_known_or_not(args):
-    found = exchange_of(arguments_of(args))
-    assert (found.collective is None) == bool(found.unknown)
+    data = exchange_of(arguments_of(args))
+    assert (data.collective is None) == bool(data.unknown)
 
 
 def test_ranks_of_one_collective_agree():

@@ -198,7 +198,7 @@ def test_no_collective_and_values_out_of_range(tmp_path):
     with pytest.raises(ss.SimschedError, match="ranks=4096: give at most 1024 ranks"):
         replay(tmp_path, [reduced(4000)], "ranks=4096")
     for change in ("link.bandwidth*=0", "link.efficiency*=2"):
-        with pytest.raises(ss.SimschedError, match="link: (bandwidth|efficiency) must be "):
+        with pytest.raises(ss.SimschedError, match=r"link: (bandwidth|efficiency) must be "):
             replay(tmp_path, [reduced(4000)], change)
 
 

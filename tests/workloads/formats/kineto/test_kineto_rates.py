@@ -36,8 +36,8 @@ def test_rates_beside_the_model(program):
         (NCCL, 5000.0, collective(n_in=16 * MIB, dtype="BFloat16")),
         (NCCL, 100.0, collective("_allgather_base", MIB, 4 * MIB, "Half", 4)),
     ]
-    found = program(kernels)
-    reduced, gathered = found.rates.operations
+    traced = program(kernels)
+    reduced, gathered = traced.rates.operations
     first, second = ring(8, 64 * MIB), ring(8, 32 * MIB)
     assert (reduced.operation, reduced.ranks, reduced.nbytes, reduced.measured_us) == (
         "all_reduce",
@@ -55,7 +55,7 @@ def test_rates_beside_the_model(program):
     )
     assert (gathered.operation, gathered.ranks, gathered.nbytes) == ("all_gather", 4, 8 * MIB)
     assert gathered.model_us == pytest.approx(41.2 + 3 * 2.08 + 3 / 4 * 8 * MIB / (275e3 * 0.626))
-    assert found.lines()[:2] == [reduced.line(), gathered.line()]
+    assert traced.lines()[:2] == [reduced.line(), gathered.line()]
 
 
 def test_ranks_apart_and_nodes_apart(program):
@@ -92,18 +92,18 @@ def test_unknown_ones_are_counted(program):
         (NCCL, 10.0, args) for args in (collective("broadcast"), collective(dtype="Foo"), {}, collective("gather"))
     ]
     kernels += [(NCCL, 10.0, collective("broadcast"))]
-    found = program(kernels)
-    assert found.rates.operations == ()
-    assert found.lines()[-1].endswith(
+    traced = program(kernels)
+    assert traced.rates.operations == ()
+    assert traced.lines()[-1].endswith(
         "; of 5 the exchange is not known: broadcast has no model (2), 'dtype' is 'Foo', whose size is not known (1), "
         "the trace does not say what is exchanged (1), gather has no model (1)"
     )
 
 
 def test_traces_without_arguments_have_no_more_lines(program):
-    found = program([(NCCL, 10.0, {}), ("gemm", 10.0, {})])
-    assert not found.rates.are_stated
-    assert found.lines() == [
+    traced = program([(NCCL, 10.0, {}), ("gemm", 10.0, {})])
+    assert not traced.rates.are_stated
+    assert traced.lines() == [
         "collectives: 1, 10.0 us in all: transfer and waiting for peers cannot be told apart; give traces of the other "
         "ranks too"
     ]
@@ -128,9 +128,9 @@ def test_ranks_of_one_replay_tell_the_transfer(tmp_path):
 
 
 def test_commands_and_facts_have_them(program, tmp_path, capsys):
-    found = program([(NCCL, 100.0, collective(n_in=MIB)), (NCCL, 10.0, collective("barrier", 0))])
-    row = found.rates.operations[0]
-    assert row.line() in facts_of(found).lines
+    traced = program([(NCCL, 100.0, collective(n_in=MIB)), (NCCL, 10.0, collective("barrier", 0))])
+    row = traced.rates.operations[0]
+    assert row.line() in facts_of(traced).lines
     path = str(tmp_path / "trace.json")
     assert run(["replay-trace", path, "--set", "link.bandwidth*=2"]) == 0
     out = " ".join(capsys.readouterr().out.split())
