@@ -16,6 +16,7 @@ from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
+from simsched.show.drawing import shorten, text_width
 from simsched.show.paper import legend_name, require_format, save_figure, style
 
 # height of rows of copies and hosts, and between devices
@@ -41,6 +42,13 @@ _ROW = 0.3
 _TALLEST = 9.0
 _BAR = 0.84
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
+_WIDTH: Final = 518.4
+"""Points of the width of the picture."""
+_WIDEST_LABEL: Final = 0.3 * _WIDTH
+"""Points that the label of a row takes at most: the rest is for its bars."""
+_TITLE: Final = 10.5
+_ENDS: Final = 7.0
+"""Points for a character of the title, more than its font, and of the makespan to the right of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,19 +253,22 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
     with style("x") as new_figure:
-        ax = new_figure((7.2, max(1.7, 1.15 + inches * height))).add_subplot()
+        ax = new_figure((_WIDTH / 72, max(1.7, 1.15 + inches * height))).add_subplot()
         ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
-        ax.set_title(printable(f"{trace.graph.name}{by} on {trace.cluster.name}"))
         for drawn, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
             ax.axvline(drawn.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
         titled = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
         ends = ", ".join(f"{what} {format_time(one.makespan)}" for what, one in titled)
-        ax.set_title(ends, loc="right", fontsize=7)
+        ax.set_title(ends, loc="right", fontsize=_ENDS)
         size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names; as many as fit are shown
         named = [row for row in rows if row.first and (row.what == "stream" or 72 * inches * _THIN >= size)]
         named = named[:: ceil(size / (72 * inches))]
-        ax.set_yticks([row.middle for row in named], [row.label for row in named], fontsize=size)
+        labels = [shorten(row.label, size, _WIDEST_LABEL) for row in named]
+        beside = max((text_width(label, size) for label in labels), default=0.0) + text_width(ends, _ENDS)
+        title = printable(f"{trace.graph.name}{by} on {trace.cluster.name}")
+        ax.set_title(shorten(title, _TITLE, _WIDTH - beside))
+        ax.set_yticks([row.middle for row in named], labels, fontsize=size)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
         for one, other in pairwise(rows):

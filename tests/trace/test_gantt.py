@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import hand_spans
 import numpy as np
@@ -11,6 +12,7 @@ from hand_spans import IDLE, dealt, kernel, simulated
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
+from simsched import schedule, simulate
 from simsched.model import Cluster, Operator, OpGraph
 from simsched.model.trace.timeline import KERNEL, WAIT
 from simsched.show.chart import PALETTE
@@ -184,3 +186,20 @@ def test_pyplot_is_left_alone():
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["W" * 64, "\U00041500" * 20, "gpu of a very long name " * 12])
+def test_names_of_any_length_leave_most_of_the_width_to_bars(name, tmp_path):
+    two = Cluster.preset("a40", 2)
+    cluster = Cluster(tuple(replace(device, name=f"{name}{i}") for i, device in enumerate(two.devices)))
+    graph = OpGraph(plain(4), name=name)
+    ax = simulate(schedule(graph, cluster, "round-robin"), cluster).gantt(tmp_path / "g.png")
+    assert ax.get_position().width > 0.6
+    assert all("\u2026" in label for label in rows(ax))
+    assert len(set(rows(ax))) == 2
+    titles = [title for title in (ax.title, ax._left_title, ax._right_title) if title.get_text()]
+    assert len(titles) == 2
+    ax.figure.draw_without_rendering()
+    places = sorted((title.get_window_extent() for title in titles), key=lambda box: box.x0)
+    assert places[0].x1 <= places[1].x0
+    assert places[1].x1 <= ax.figure.bbox.x1
