@@ -289,7 +289,7 @@ def validate(
     contention are made on the calibrated cluster, where every kernel keeps the speed that it has alone.
     """
     require_counts(1, rounds=rounds, repeats=repeats)
-    require_counts(0, training=training, random_held_out=random_held_out)
+    require_counts(0, training=training, random_held_out=random_held_out, warmup=warmup)
     names = scheduler_set(schedulers, graph)
     for scheduler in names:
         resolve(scheduler)  # a wrong name is refused before anything is measured
