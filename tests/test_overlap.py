@@ -145,7 +145,7 @@ def test_an_overlap_turns_where_its_gain_crosses_the_least_that_counts(worth, at
     assert (turn.name, turn.pays, turn.at) == ("b", "below", (pytest.approx(at),))
     assert turn.low is None or turn.low <= at
     assert turn.high is None or turn.high >= at
-    assert f"b: pays below n {at:.0f}" in repr(found)
+    assert f"b: pays up to n {at:.0f}" in repr(found)
     assert f"An overlap pays where it gains {100 * worth:g} % or more." in repr(found)
 
 
@@ -163,6 +163,13 @@ def test_the_outermost_turns_count_and_others_are_exceptions(gains, pays, at, ex
     points = [Point(float(2**i), 100.0, {"b": gain / 100}, {}, {}) for i, gain in enumerate(gains)]
     found = turn("b", points, 0.02)
     assert (found.pays, found.at, found.exceptions) == (pays, pytest.approx(at), exceptions)
+    places = {
+        "below": "up to n 5",
+        "above": "from n 2",
+        "between": "from n 2 to 5",
+        "outside": "up to n 1 and from 6",
+    }
+    assert found.place("n") == places[pays]
 
 
 def test_a_gain_that_counts_is_above_0():

@@ -203,8 +203,8 @@ def _turns_of(case: Case) -> tuple[Turn, Turn]:
 
 
 def _is_close(case: Case, place: Turn) -> bool:
-    """Return whether an overlap turns the same way as an engine's threshold, within a factor of two of it."""
-    ratio = place.at[0] / float(case["published"]) if place.at else 0.0
+    """Return whether an overlap turns as an engine's threshold does, at a batch within a factor of two of it."""
+    ratio = place.ends[0] / float(case["published"]) if place.ends else 0.0
     return place.pays == str(case["pays"]) and 0.5 <= ratio <= 2.0
 
 
@@ -214,7 +214,7 @@ def _turn_row(case: Case, usual: Turn, other: Turn) -> tuple[str, ...]:
         f"[{case['id']}]({case['address']})",
         f"`{case['graph']}`",
         case["overlap"],
-        f"{case['pays']} {case['published']:,}",
+        f"{case['pays']} batch {case['published']:,}",
         _in_words(case, usual),
         _in_words(case, other),
     )
@@ -222,13 +222,13 @@ def _turn_row(case: Case, usual: Turn, other: Turn) -> tuple[str, ...]:
 
 def _in_words(case: Case, place: Turn) -> str:
     """Return where an overlap turns, and the range of that."""
-    where = " and ".join(f"{at:,.0f}" for at in place.at)
+    where = place.place("batch")
     if place.low is not None or place.high is not None:
         least, most = case["over"].partition("=")[2].split(":")
         low = least if place.low is None else f"{place.low:,.0f}"
         high = most if place.high is None else f"{place.high:,.0f}"
         where += f" ({low} to {high})"
-    return f"{place.pays} {where}".strip()
+    return where
 
 
 def lines(tables: Sequence[Section]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Any, Final
 
 from simsched.base.codec import Amount, Checked, Count, aside
@@ -21,6 +22,7 @@ WORTH: Final = 0.02
 """Gain from which on an overlap is said to pay, by default: published runs of one engine differ by less."""
 _MOST_SHOWN: Final = 20
 _WIDE: Final = 48  # characters of a name in a table
+_WHOLE: Final = 1e-9  # part by which a value may miss a whole number and is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,46 @@ class Turn(Checked):
     high: float | None = None
     exceptions: tuple[float, ...] = ()
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The outermost whole numbers at which it pays, next to the values.
+
+        >>> Turn("shared", "below", (52.8,)).ends, Turn("halves", "above", (3.3,)).ends
+        ((52,), (4,))
+        """
+        up_to = [floor(at * (1 + _WHOLE)) for at in self.at]
+        onward = [ceil(at * (1 - _WHOLE)) for at in self.at]
+        match self.pays:
+            case "below":
+                return (up_to[0],)
+            case "above":
+                return (onward[0],)
+            case "between":
+                return (onward[0], up_to[1])
+            case "outside":
+                return (up_to[0], onward[1])
+            case _:
+                return ()
+
+    def place(self, parameter: str) -> str:
+        """Return the whole numbers of a parameter at which it pays, in words.
+
+        >>> Turn("shared", "below", (52.8,)).place("batch"), Turn("halves", "between", (2.1, 8.0)).place("batch")
+        ('up to batch 52', 'from batch 3 to 8')
+        """
+        ends = [f"{end:,}" for end in self.ends]
+        match self.pays:
+            case "below":
+                return f"up to {parameter} {ends[0]}"
+            case "above":
+                return f"from {parameter} {ends[0]}"
+            case "between":
+                return f"from {parameter} {ends[0]} to {ends[1]}"
+            case "outside":
+                return f"up to {parameter} {ends[0]} and from {ends[1]}"
+            case _:
+                return self.pays
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Overlaps(Finding):
@@ -232,8 +274,7 @@ class Overlaps(Finding):
         last = f"{self.points[-1].value:,.0f}"
         if turn.pays in ("always", "never"):
             return f"{turn.name}: {turn.pays} pays from {self.parameter} {first} to {last}."
-        values = " and ".join(f"{at:,.0f}" for at in turn.at)
-        text = f"{turn.name}: pays {turn.pays} {self.parameter} {values}"
+        text = f"{turn.name}: pays {turn.place(str(self.parameter))}"
         if turn.low is not None or turn.high is not None:
             if turn.low is None:
                 low = first
