@@ -158,6 +158,7 @@ EXACT = "2 of 2 edges have an exact transfer time, which no link changes"
 SEQUENTIAL = what_if(FORK, FREE, True, scheduler="sequential")
 COPYING = Schedule(made(FORK.operators, "ac=1e3"), SPLIT.placements)
 GRID = made([Operator("a", flops=1e9, kernels=(Kernel(108),))])
+REDUCED = Operator("reduced", kind="collective", time=5.0, intensity="link")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,11 @@ GRID = made([Operator("a", flops=1e9, kernels=(Kernel(108),))])
         (
             what_if(one_stream(COPYING.graph), FREE).link(bandwidth=2.0),
             "nothing is copied between devices: links make no difference",
+        ),
+        (
+            what_if(one_stream(made([Operator("a", time=5.0), REDUCED])), FREE).link(bandwidth=2.0),
+            "1 of 2 operators move data over links, 'reduced' for one, and keep the times that they have: replay-trace "
+            "changes those of a trace",
         ),
         (
             what_if(GRID, FREE).device("h100"),

@@ -19,6 +19,7 @@ from simsched.experiments.whatif.revision import ChangedCost, Revision, changed_
 from simsched.experiments.whatif.rewiring import carry_over
 from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, bind, default_cost
 from simsched.model.costmodel import USUAL
+from simsched.model.graph import INTENSITIES
 from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
@@ -526,7 +527,11 @@ class Question(Outcome):
         moving = any(
             len(trace.program.copies.op) or trace.program.graph.meetings for trace in (self.before, self.after)
         )
-        if of_links and not moving:
+        timed = np.flatnonzero((graph.intensity == INTENSITIES.index("link")) & ~np.isnan(graph.time))
+        if of_links and len(timed):
+            have = f"{len(timed)} of {len(graph)} operators move data over links, {graph.names[timed[0]]!r} for one"
+            yield f"{have}, and keep the times that they have: replay-trace changes those of a trace"
+        elif of_links and not moving:
             yield "nothing is copied between devices: links make no difference"
 
     def answer(self) -> Answer:
