@@ -29,8 +29,10 @@ ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
 _PLACES: Final = 6  # digits after the point of a time in us
-# Of a measured run: the launches that were computed last, with the times and the numbers of devices they are for.
+# Of a measured run: the launches that were computed last, with the times and the numbers of devices they are for; and
+# the layout of its program.
 _last_launches = Memo[tuple[Floats, tuple[Any, ...], Array]]()
+_last_layout = Memo[Layout]()
 _OF_PROGRAM: Final = (
     "execution",
     "n_events",
@@ -272,13 +274,20 @@ class MeasuredRun(Checked):
 
     def simulate_on(self, cluster: Cluster, times: Floats) -> Spans:
         """Return the simulation of the program with operators of these times in us."""
-        layout = Layout(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
-        columns, _ = layout.trace_columns(self._launches(cluster, times))
-        return spans_in(self.program, columns)
+        layout = self._layout(cluster)  # as `simulate` does, but for a run less: spans are wanted at once
+        return spans_in(self.program, layout.span_columns(self._launches(cluster, times)))
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
-        return float(Layout(self.program, cluster).makespans(self._launches(cluster, times))[0])
+        return float(self._layout(cluster).makespans(self._launches(cluster, times))[0])
+
+    def _layout(self, cluster: Cluster) -> Layout:
+        """Return the program's layout on a cluster; the last one is kept, because fits change numbers only."""
+        layout = _last_layout.get(self)
+        if layout is None or not layout.fits(cluster):
+            return _last_layout.put(self, Layout(self.program, cluster))
+        layout.move(cluster)
+        return layout
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
         """Return the launches' parameters; the last ones are kept, because most fits do not change them."""

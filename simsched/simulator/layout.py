@@ -49,6 +49,12 @@ def curves_of(run: State) -> list[Load]:
     return [Load(*(curve[name] for name in _CURVE)) for curve in curves]
 
 
+def _columns_of(run: State) -> dict[str, Array]:
+    """Return the recorded spans by columns."""
+    spans = run.record["spans"][: run.record.n_spans]
+    return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}
+
+
 def begin(run: State, launches: Array, factors: Floats | None = None) -> Floats:
     """Prepare a run of samples; return the array that will hold their makespans in us.
 
@@ -434,6 +440,12 @@ class Layout:
             begun["links"] = {"channels": np.concatenate([platform.channels, flows])}
         return begun, values
 
+    def fits(self, cluster: Cluster) -> bool:
+        """Return whether `move` to a cluster is surely possible: the same devices and queues, and no use of links."""
+        if self._uses_links or [d.name for d in cluster.devices] != [d.name for d in self.cluster.devices]:
+            return False
+        return bool((platform_of(cluster).queues == platform_of(self.cluster).queues).all())
+
     def move(self, cluster: Cluster) -> None:
         """Use another cluster for the next run, which has the same routes and other numbers."""
         begun, values = self._numbers(cluster)
@@ -473,6 +485,21 @@ class Layout:
 
     def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
         """Return the spans by columns and the load curves of a run, with the parameters and errors of `makespans`."""
+        run = self._record(launches, factors)
+        columns = _columns_of(run)
+        curves = curves_of(run)
+        self._put_away(run)
+        return columns, curves
+
+    def span_columns(self, launches: Array) -> dict[str, Array]:
+        """Return the spans of a run by columns, with the parameters and errors of `makespans`."""
+        run = self._record(launches, None)
+        columns = _columns_of(run)
+        self._put_away(run)
+        return columns
+
+    def _record(self, launches: Array, factors: Floats | None) -> State:
+        """Return a run that is over, with its record."""
         run = self.take()
         record = run.record
         begin(run, launches, factors)
@@ -482,14 +509,15 @@ class Layout:
         while finish(run) == FULL:
             enlarge(record)
         record.active = 0
-        spans = record["spans"][: record.n_spans]
-        curves = curves_of(run)
-        record["spans"] = None
-        record["points"] = None
         if run.status != OVER:
             raise self._deadlock(run)
+        return run
+
+    def _put_away(self, run: State) -> None:
+        """Keep the memory of a run that is over for another one, without its record."""
+        run.record["spans"] = None
+        run.record["points"] = None
         self.spare.append(run)
-        return {name: np.ascontiguousarray(spans[name]) for name in SpanRecord.dtype.names or ()}, curves
 
     def _deadlock(self, run: State) -> DeadlockError:
         """Return the error of a deadlock, which names the awaited events."""
