@@ -31,6 +31,14 @@ start = perf_counter()
 write(trace, 'page.html')
 print(perf_counter() - start, trace.makespan)
 """,
+    "calibrate, and again": """
+import hwbackend
+from simsched.experiments.accuracy import validate
+graph, backend = workloads.random_layered(n_ops=24, n_layers=6, rng=3), hwbackend.get('synthetic')
+start = perf_counter()
+accuracy = validate(graph, backend, ['lios'], rounds=2, repeats=3, training=3, random_held_out=2)
+print(perf_counter() - start, accuracy.calibration.cluster.devices[0].launch)
+""",
     **{
         f"simulate {name}": f"""
 graph, cluster = workloads.load({name!r}), ss.Cluster.preset('a100')
