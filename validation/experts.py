@@ -2,9 +2,11 @@
 
     python -m validation.experts
 
-**The split** was stated before the fit: of `validation/experts.json` the first mixture, up to eight tokens, is for the
-time of the kernels that order tokens by experts, from 16 tokens on for the part of DRAM that products of engines reach.
-All others are held out. Their products are kernels of Triton, in half of the cases not tuned for the shape.
+**What was fitted**: the time of the kernels that order tokens by experts, to the first mixture up to eight tokens. No
+other number was, but only Qwen3-Next was not looked at before: the others had shown that about as much time was missing
+everywhere. The part of DRAM is that of products on an H100, fitted to layers of Llama-2-7B; that older GPUs reach it,
+too, was seen on the A100 and the L40S of this list. Products are kernels of Triton, in half of the cases not tuned for
+the shape.
 """
 
 import sys
@@ -58,18 +60,18 @@ def cases(published: Mixture) -> list[Case]:
 def sections() -> Iterator[Section]:
     """Yield the table."""
     compared = [(published, cases(published)) for published in mixtures()]
-    held = [case for published, times in compared if not published["fitted"] for case in times]
-    decode = [case for case in held if int(case.name) <= DECODE]
+    others = [case for published, times in compared if not published["fitted"] for case in times]
+    decode = [case for case in others if int(case.name) <= DECODE]
     figures = [
-        Figure(f"mean abs ln up to {DECODE} tokens, of {len(decode)} held out", mean_error(decode), most=MOST),
-        Figure(f"mean abs ln of all {len(held)} held out", mean_error(held), most=MOST),
+        Figure(f"mean abs ln up to {DECODE} tokens, of {len(decode)} not fitted", mean_error(decode), most=MOST),
+        Figure(f"mean abs ln of all {len(others)} not fitted", mean_error(others), most=MOST),
     ]
     rows = [
         (
             f"[{published['model']}]({published['address']})",
             published["gpu"],
             published["dtype"],
-            "fitted" if published["fitted"] else "held out",
+            "fitted" if published["fitted"] else "not fitted",
             "tuned" if published["tuned"] else "default",
             f"{mean_error(times):.2f}",
             ", ".join(f"{case.name}: {case.predicted / case.measured:.2f}" for case in times),
